@@ -1,0 +1,332 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-mcp/headgate/core"
+)
+
+// Options configures a [Chain]. The zero value is ready to use.
+type Options struct {
+	// Timeout bounds one phase of one message; passing it always aborts.
+	// Zero means 30 s, negative none.
+	Timeout time.Duration
+	// InvokeTimeout bounds one invoke. Zero means 5 s, negative none; with
+	// none, handlers run on the caller's goroutine.
+	InvokeTimeout time.Duration
+	// FailOpenBudget is what fail-open interceptors may spend together in one
+	// phase; beyond it they are skipped and counted as failed open. Zero means
+	// half of the phase's timeout, negative no budget.
+	FailOpenBudget time.Duration
+	// Config holds configurations by interceptor name. They are checked when
+	// plans are made and handed to handlers as copies.
+	Config map[string]map[string]any
+	// Protocols are the MCP versions that can be spoken here. An interceptor
+	// whose compat excludes them all is refused. Nil refuses none.
+	Protocols []string
+	// Observer watches from the first message on; nil for none.
+	Observer Observer
+	// InlineAudit runs audit interceptors before Execute returns, after all
+	// active ones, and puts their outcomes into the results. The message then
+	// waits for them; it still cannot be blocked or changed by them.
+	InlineAudit bool
+	// AuditTimeout bounds one audit run. Zero means 5 s.
+	AuditTimeout time.Duration
+	// AuditQueue is how many runs may wait for one audit interceptor; zero
+	// means 256. AuditBytes bounds their payloads together; zero means 16 MiB.
+	// What exceeds them is dropped and counted.
+	AuditQueue int
+	AuditBytes int
+	// DrainTimeout is how long Close lets waiting audit runs finish before it
+	// cancels them. Zero means 1 s.
+	DrainTimeout time.Duration
+}
+
+const (
+	defaultTimeout       = 30 * time.Second
+	defaultInvokeTimeout = 5 * time.Second
+	defaultAuditQueue    = 256
+	defaultAuditBytes    = 16 << 20
+	defaultDrainTimeout  = time.Second
+)
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	out.Timeout = orDefault(out.Timeout, defaultTimeout)
+	out.InvokeTimeout = orDefault(out.InvokeTimeout, defaultInvokeTimeout)
+	out.AuditTimeout = orDefault(out.AuditTimeout, defaultInvokeTimeout)
+	out.AuditQueue = orDefault(out.AuditQueue, defaultAuditQueue)
+	out.AuditBytes = orDefault(out.AuditBytes, defaultAuditBytes)
+	out.DrainTimeout = orDefault(out.DrainTimeout, defaultDrainTimeout)
+	return out
+}
+
+func orDefault[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+// A Chain runs interceptors of one or more hosts. Make one with [New].
+type Chain struct {
+	// Fixed at creation.
+	opts    Options
+	configs map[string]map[string]any
+	audit   *auditor
+
+	snapshot atomic.Pointer[Snapshot]
+	ids      messageIDs
+
+	mu        sync.Mutex
+	hosts     []*hosted
+	overrides map[string]Overrides
+	observers []*Observer
+	guards    map[string]*Guard
+	closed    bool
+}
+
+// A hosted is a host in a chain, and what it listed last.
+type hosted struct {
+	name     string
+	host     Host
+	bindings []Binding
+	stop     func()
+}
+
+// New returns a chain without hosts. Configurations that JSON cannot hold are
+// an error.
+func New(opts *Options) (*Chain, error) {
+	c := &Chain{opts: opts.withDefaults(), guards: map[string]*Guard{}, configs: map[string]map[string]any{}}
+	for name, config := range c.opts.Config {
+		canonical, err := canonicalConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("chain: config of %q: %w", name, err)
+		}
+		c.configs[name] = canonical
+	}
+	if c.opts.AuditTimeout < 0 || c.opts.DrainTimeout < 0 || c.opts.AuditQueue < 0 || c.opts.AuditBytes < 0 {
+		return nil, errors.New("chain: audit limits must not be negative")
+	}
+	if c.opts.Timeout > core.MaxTimeout || c.opts.InvokeTimeout > core.MaxTimeout || c.opts.AuditTimeout > core.MaxTimeout {
+		return nil, fmt.Errorf("chain: a timeout is over %v", core.MaxTimeout)
+	}
+	c.audit = newAuditor(&c.opts)
+	c.ids.init()
+	if c.opts.Observer != nil {
+		c.observers = append(c.observers, &c.opts.Observer)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.compile() // nothing can be wrong with no hosts
+	return c, nil
+}
+
+// canonicalConfig gives a configuration the form that it would have after a
+// trip over the wire, so that local and remote handlers are given the same.
+func canonicalConfig(config map[string]any) (map[string]any, error) {
+	raw, err := core.Encode(config)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	return out, json.Unmarshal(raw, &out)
+}
+
+// AddHost lists a host and adds its interceptors under the host's name, which
+// must be new, as must the names of all its interceptors. Faults are joined,
+// and then nothing is added. The chain closes its hosts.
+func (c *Chain) AddHost(ctx context.Context, name string, h Host) error {
+	hd := &hosted{name: name, host: h, stop: func() {}}
+	// Watched before it is read, so that no change falls in between; changes
+	// of a host that is not in the chain yet are ignored.
+	if b, ok := h.(Binder); ok {
+		hd.stop = b.Watch(func() { c.follow(hd, b) })
+	}
+	bindings, err := bind(ctx, h)
+	if err == nil {
+		err = c.addHost(hd, bindings)
+	}
+	if err != nil {
+		hd.stop()
+		return fmt.Errorf("chain: host %q: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Chain) addHost(hd *hosted, bindings []Binding) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	for _, other := range c.hosts {
+		if other.name == hd.name {
+			return errors.New("host name is taken")
+		}
+	}
+	hd.bindings = bindings
+	if b, ok := hd.host.(Binder); ok {
+		hd.bindings = b.Bindings() // the newest: changes are followed from here on
+	}
+	c.hosts = append(c.hosts, hd)
+	if err := c.compile(); err != nil {
+		c.hosts = c.hosts[:len(c.hosts)-1]
+		_ = c.compile()
+		return err
+	}
+	return nil
+}
+
+// follow takes over a change of a host in this process. A fault in what is new
+// leaves that interceptor present and failing.
+func (c *Chain) follow(hd *hosted, b Binder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || !slices.Contains(c.hosts, hd) {
+		return
+	}
+	hd.bindings = b.Bindings()
+	_ = c.compile()
+}
+
+// Refresh lists all hosts again. Faults are joined; a host that cannot be
+// listed keeps what it listed before, and an interceptor with a fault is
+// present and failing.
+func (c *Chain) Refresh(ctx context.Context) error {
+	c.mu.Lock()
+	hosts := slices.Clone(c.hosts)
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	var errs []error
+	lists := make([][]Binding, len(hosts))
+	for i, hd := range hosts {
+		list, err := bind(ctx, hd.host)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))
+		}
+		lists[i] = list
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, hd := range hosts {
+		if lists[i] != nil {
+			hd.bindings = lists[i]
+		}
+	}
+	return errors.Join(append(errs, c.compile())...)
+}
+
+// SetOverrides replaces all overrides, by interceptor name. It is all or
+// nothing: an unknown name or hooks that widen are an error that says which,
+// and then nothing changes. Messages under way keep the policy they began with.
+func (c *Chain) SetOverrides(overrides map[string]Overrides) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	names := c.snapshot.Load().names
+	next := make(map[string]Overrides, len(overrides))
+	var errs []error
+	for _, name := range sortedKeys(overrides) {
+		o := overrides[name]
+		st, ok := names[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("chain: override of %q: %w", name, ErrUnknownName))
+			continue
+		}
+		if err := o.check(&st.entry.Descriptor); err != nil {
+			errs = append(errs, fmt.Errorf("chain: override of %q: %w", name, err))
+		}
+		next[name] = o.clone()
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	c.overrides = next
+	_ = c.compile() // faults are those of before and stand in the entries
+	return nil
+}
+
+// AddObserver adds an observer. Messages under way are not shown to it. The
+// returned function removes it again.
+func (c *Chain) AddObserver(o Observer) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine := &o
+	c.observers = append(c.observers, mine)
+	_ = c.compile()
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.observers = slices.DeleteFunc(c.observers, func(p *Observer) bool { return p == mine })
+		_ = c.compile()
+	}
+}
+
+// Entries returns all interceptors in the order in which hosts and the
+// interceptors in them were added.
+func (c *Chain) Entries() []Entry {
+	steps := c.snapshot.Load().steps
+	out := make([]Entry, len(steps))
+	for i, st := range steps {
+		out[i] = *st.entry
+		out[i].Health.Abandoned = st.guard.Abandoned()
+		out[i].Health.AuditQueued, out[i].Health.AuditDropped = st.lane.health()
+	}
+	return out
+}
+
+// Snapshot returns the policy of this moment.
+func (c *Chain) Snapshot() *Snapshot { return c.snapshot.Load() }
+
+// NewMessageID returns an id that no other message of any process has.
+func (c *Chain) NewMessageID() string { return c.ids.next() }
+
+// Execute runs one phase of a message under the policy of this moment.
+func (c *Chain) Execute(ctx context.Context, req *Request) (*Result, error) {
+	return c.Snapshot().Execute(ctx, req)
+}
+
+// Close ends the audit runner and closes the hosts. Audit runs that wait are
+// given Options.DrainTimeout; what has not finished by then is cancelled and
+// reported in the error. Later executions fail with [ErrClosed].
+func (c *Chain) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	hosts := c.hosts
+	// What was guarded stays guarded: messages that come late are refused.
+	s := &Snapshot{chain: c, steps: c.snapshot.Load().steps, closed: true}
+	s.compile()
+	c.snapshot.Store(s)
+	c.mu.Unlock()
+	for _, hd := range hosts {
+		hd.stop()
+	}
+	errs := []error{c.audit.close()}
+	for _, hd := range hosts {
+		if err := hd.host.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,127 @@
+package chain
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/headgate-mcp/headgate/core"
+)
+
+// compile makes a snapshot of hosts, overrides and observers and swaps it in.
+// It joins the faults of entries; an entry with a fault is compiled to fail.
+// c.mu is held.
+func (c *Chain) compile() error {
+	s := &Snapshot{chain: c}
+	for _, o := range c.observers {
+		s.observers = append(s.observers, *o)
+	}
+	taken := map[string]string{}
+	var errs []error
+	for _, hd := range c.hosts {
+		for i := range hd.bindings {
+			st := c.newStep(hd.name, &hd.bindings[i], len(s.steps))
+			if other, ok := taken[st.entry.Name]; ok {
+				st.fail(fmt.Errorf("name is taken by host %q", other))
+			}
+			taken[st.entry.Name] = hd.name
+			if st.entry.Health.Err != nil {
+				errs = append(errs, fmt.Errorf("interceptor %q: %w", st.entry.Name, st.entry.Health.Err))
+			}
+			st.handles = s.observers.prepare(st.entry)
+			s.steps = append(s.steps, st)
+		}
+	}
+	s.compile()
+	c.snapshot.Store(s)
+	return errors.Join(errs...)
+}
+
+func (c *Chain) newStep(host string, b *Binding, order int) *step {
+	e := newEntry(host, b.Descriptor, c.overrides[b.Name], c.opts.InvokeTimeout)
+	st := &step{
+		entry: e, order: order,
+		audit:    e.Effective.Mode == core.ModeAudit,
+		failOpen: e.Effective.FailOpen,
+		inline:   e.Inline || e.Effective.Timeout < 0,
+		timeout:  e.Effective.Timeout,
+		config:   c.configs[e.Name],
+		invoke:   b.Invoke, checkConfig: b.CheckConfig,
+		guard: c.guardOf(host, b),
+		lane:  c.audit.lane(host, e.Name),
+	}
+	st.auditTimeout = c.opts.AuditTimeout
+	if e.Overrides.Timeout > 0 {
+		st.auditTimeout = e.Overrides.Timeout
+	}
+	st.fail(c.fault(st))
+	return st
+}
+
+// fault says why a step cannot run.
+func (c *Chain) fault(st *step) error {
+	if err := st.entry.Metadata.Check(); err != nil {
+		return err
+	}
+	if st.config != nil && st.checkConfig != nil {
+		if err := st.checkConfig(st.config); err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+	}
+	if len(c.opts.Protocols) > 0 && !slices.ContainsFunc(c.opts.Protocols, st.entry.Compat.Allows) {
+		return errCompat
+	}
+	return nil
+}
+
+// fail makes the step one whose every invoke fails with err.
+func (st *step) fail(err error) {
+	if err == nil {
+		return
+	}
+	st.entry.Health.Err = err
+	st.checkConfig = nil
+	st.invoke = func(context.Context, *core.Invocation) (core.Answer, error) { return core.Answer{}, err }
+}
+
+// guardOf returns the binding's guard, or one that outlives this compilation.
+func (c *Chain) guardOf(host string, b *Binding) *Guard {
+	if b.Guard != nil {
+		return b.Guard
+	}
+	key := host + "\x00" + b.Name
+	if c.guards[key] == nil {
+		c.guards[key] = new(Guard)
+	}
+	return c.guards[key]
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// messageIDs makes ids that are unique among processes: a random prefix and a
+// counter, which costs one allocation a message and needs no lock.
+type messageIDs struct {
+	prefix string
+	last   atomic.Uint64
+}
+
+func (m *messageIDs) init() {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	letters := make([]byte, 0, 2*len(b)+1)
+	for _, x := range b {
+		// Letters only: a long run of digits would look like a card number.
+		letters = append(letters, 'a'+x>>4, 'a'+x&15)
+	}
+	m.prefix = string(append(letters, '-'))
+}
+
+func (m *messageIDs) next() string {
+	var buf [40]byte
+	return string(strconv.AppendUint(append(buf[:0], m.prefix...), m.last.Add(1), 36))
+}

@@ -1,0 +1,102 @@
+package chain
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+
+	"github.com/headgate-mcp/headgate/core"
+)
+
+// A Snapshot is a chain's policy at one moment. It never changes, so that both
+// phases of a message can run under one policy.
+type Snapshot struct {
+	chain     *Chain
+	closed    bool
+	steps     []*step
+	names     map[string]*step
+	plans     map[planKey]*plan
+	patterns  bool // some hook holds a pattern, so that unnamed events may run something
+	unnamed   atomic.Pointer[map[planKey]*plan]
+	observers observers
+}
+
+type planKey struct {
+	event string
+	phase core.Phase
+}
+
+// maxUnnamed bounds the plans that are kept for events which only patterns
+// see: event names are an open set.
+const maxUnnamed = 1024
+
+// compile makes the plans of all events that MCP or a hook names. A nil plan
+// means that there is nothing to do.
+func (s *Snapshot) compile() {
+	events := map[string]bool{}
+	for _, method := range core.StandardMethods() {
+		events[method] = true
+	}
+	s.names = make(map[string]*step, len(s.steps))
+	for _, st := range s.steps {
+		s.names[st.entry.Name] = st
+		for _, h := range st.entry.Hooks {
+			for _, event := range h.Events {
+				if core.Literal(event) {
+					events[event] = true
+				} else {
+					s.patterns = true
+				}
+			}
+		}
+	}
+	s.plans = make(map[planKey]*plan, 2*len(events))
+	for event := range events {
+		for _, phase := range []core.Phase{core.PhaseRequest, core.PhaseResponse} {
+			s.plans[planKey{event, phase}] = newPlan(s.steps, event, phase)
+		}
+	}
+	s.unnamed.Store(&map[planKey]*plan{})
+}
+
+// plan returns what runs for the event in the phase; nil for nothing.
+func (s *Snapshot) plan(event string, phase core.Phase) *plan {
+	key := planKey{event, phase}
+	if p, ok := s.plans[key]; ok {
+		return p
+	}
+	if !s.patterns {
+		return nil
+	}
+	known := s.unnamed.Load()
+	if p, ok := (*known)[key]; ok {
+		return p
+	}
+	p := newPlan(s.steps, event, phase)
+	if len(*known) < maxUnnamed {
+		grown := maps.Clone(*known)
+		grown[key] = p
+		s.unnamed.CompareAndSwap(known, &grown) // who loses makes the plan again
+	}
+	return p
+}
+
+// Hooked reports whether any interceptor sees messages of the event in the
+// phase. It neither locks nor, for events that MCP or a hook names, allocates.
+func (s *Snapshot) Hooked(event string, phase core.Phase) bool {
+	return s.plan(event, phase) != nil
+}
+
+// Observed reports whether anybody watches.
+func (s *Snapshot) Observed() bool { return len(s.observers) > 0 }
+
+// MessageStart tells the observers that a message was taken up.
+func (s *Snapshot) MessageStart(ctx context.Context, m *Message) context.Context {
+	return s.observers.messageStart(ctx, m)
+}
+
+// MessageEnd tells the observers how a message ended; ctx is what MessageStart
+// returned.
+func (s *Snapshot) MessageEnd(ctx context.Context, end *MessageEnd) {
+	s.observers.messageEnd(ctx, end)
+}

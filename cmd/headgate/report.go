@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/core"
+)
+
+// A report is an observer that prints what is blocked and changed, and counts.
+// It prints names that the demo knows and nothing of what a client sent.
+type report struct {
+	chain.NopObserver
+
+	// Fixed at creation.
+	out   io.Writer
+	lines chan string
+	quit  chan struct{}
+	done  chan struct{}
+
+	requests, blocked, changed, suspected, unprinted atomic.Int64
+}
+
+const (
+	reportBacklog = 256
+	// reportPatience bounds the wait for a terminal that takes no more.
+	reportPatience = 500 * time.Millisecond
+)
+
+func newReport(out io.Writer) *report {
+	r := &report{
+		out: out, lines: make(chan string, reportBacklog),
+		quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go r.print()
+	return r
+}
+
+// print writes lines off the messages' path, where nobody may wait for a
+// terminal.
+func (r *report) print() {
+	defer close(r.done)
+	for {
+		select {
+		case line := <-r.lines:
+			fmt.Fprintln(r.out, line)
+		case <-r.quit:
+			for len(r.lines) > 0 {
+				fmt.Fprintln(r.out, <-r.lines)
+			}
+			fmt.Fprint(r.out, r.summary())
+			return
+		}
+	}
+}
+
+// close prints what is left and the summary.
+func (r *report) close() {
+	close(r.quit)
+	select {
+	case <-r.done:
+	case <-time.After(reportPatience):
+	}
+}
+
+func (r *report) say(format string, args ...any) {
+	select {
+	case r.lines <- fmt.Sprintf(format, args...):
+	default:
+		r.unprinted.Add(1)
+	}
+}
+
+// begin prints what runs where.
+func (r *report) begin(url string, entries []chain.Entry) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MCP server at %s\n\n", url)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "INTERCEPTOR\tTYPE\tMODE\tHOOKS")
+	for _, e := range entries {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Name, e.Type, e.Effective.Mode, hooks(e.Effective.Hooks))
+	}
+	_ = w.Flush() // a Builder takes everything
+	r.say("%s", b.String())
+}
+
+// hooks writes hooks as one line.
+func hooks(hooks []core.Hook) string {
+	var parts []string
+	for _, h := range hooks {
+		parts = append(parts, fmt.Sprintf("%s of %s", h.Phase, strings.Join(h.Events, ", ")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *report) summary() string {
+	requests, blocked := r.requests.Load(), r.blocked.Load()
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nrequests            %d\n", requests)
+	fmt.Fprintf(&b, "allowed             %d\n", requests-blocked)
+	fmt.Fprintf(&b, "blocked             %d\n", blocked)
+	fmt.Fprintf(&b, "changed             %d\n", r.changed.Load())
+	fmt.Fprintf(&b, "would have blocked  %d (audit)\n", r.suspected.Load())
+	if n := r.unprinted.Load(); n > 0 {
+		fmt.Fprintf(&b, "lines not printed   %d\n", n)
+	}
+	return b.String()
+}
+
+// A record is what the report keeps of one message, on its context.
+type record struct {
+	message   *chain.Message
+	blockedBy string
+	changedBy []string
+	suspected atomic.Bool // set by audit runs, which may outlast the message
+}
+
+type recordKey struct{}
+
+func recordOf(ctx context.Context) *record {
+	rec, _ := ctx.Value(recordKey{}).(*record)
+	return rec
+}
+
+// MessageStart begins a record.
+func (r *report) MessageStart(ctx context.Context, m *chain.Message) context.Context {
+	return context.WithValue(ctx, recordKey{}, &record{message: m})
+}
+
+// ExecuteEnd notes who blocked or changed the message.
+func (r *report) ExecuteEnd(ctx context.Context, res *chain.Result, err error) {
+	rec := recordOf(ctx)
+	if rec == nil {
+		return
+	}
+	if abort := (*chain.AbortError)(nil); errors.As(err, &abort) {
+		rec.blockedBy = blamed(abort)
+		return
+	}
+	if !res.Mutated {
+		return
+	}
+	for i := range res.Results {
+		if out := &res.Results[i]; out.Action == chain.ActionModify {
+			rec.changedBy = append(rec.changedBy, out.Entry.Name)
+		}
+	}
+}
+
+func blamed(abort *chain.AbortError) string {
+	var names []string
+	for _, d := range abort.Denials {
+		names = append(names, d.Interceptor)
+	}
+	if len(names) == 0 {
+		names = append(names, abort.Interceptor)
+	}
+	return strings.Join(slices.DeleteFunc(names, func(s string) bool { return s == "" }), ", ")
+}
+
+// InvokeEnd counts what an audit validator would have blocked, once a message.
+func (r *report) InvokeEnd(ctx context.Context, i *chain.Invoke, out *chain.Outcome) {
+	if out.Mode != core.ModeAudit || out.Verdict != chain.VerdictDeny {
+		return
+	}
+	rec := recordOf(ctx)
+	if rec == nil || rec.suspected.Swap(true) {
+		return
+	}
+	r.suspected.Add(1)
+	r.tell(rec.message, "suspect", i.Entry.Name+", "+string(out.Phase)+" (audit: not blocked)")
+}
+
+// MessageEnd counts the message and says what became of it.
+func (r *report) MessageEnd(ctx context.Context, end *chain.MessageEnd) {
+	rec := recordOf(ctx)
+	if rec == nil || end.Message.Notification {
+		return
+	}
+	r.requests.Add(1)
+	switch {
+	case end.Outcome == chain.MessageDenied || end.Outcome == chain.MessageFailed || end.Outcome == chain.MessageTimeout:
+		r.blocked.Add(1)
+		r.tell(end.Message, "blocked", rec.blockedBy+", "+string(end.Phase))
+	case len(rec.changedBy) > 0:
+		r.changed.Add(1)
+		r.tell(end.Message, "changed", strings.Join(rec.changedBy, ", "))
+	}
+}
+
+// tell prints a line. A target is printed only if the demo serves it: any other
+// is a client's own words, and a resource's URI may be personal.
+func (r *report) tell(m *chain.Message, what, who string) {
+	method := m.Method
+	if served(m.Target) {
+		method += " " + m.Target
+	}
+	r.say("%s  %-7s  %-26s  by %s", m.Start.Format(time.TimeOnly), what, method, who)
+}

@@ -1,0 +1,234 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/core"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A message is one request or notification on its way through. One goroutine
+// owns it.
+type message struct {
+	*receiver
+	snapshot          *chain.Snapshot // one policy for both phases
+	method            string
+	req               mcp.Request
+	next              mcp.MethodHandler
+	note              bool
+	request, response bool // phases that something is hooked on
+
+	info     chain.Message
+	end      chain.MessageEnd
+	ctx      context.Context // for interceptors and observers
+	context  core.InvocationContext
+	provided bool
+	protocol string
+
+	chainReq chain.Request
+	original json.RawMessage // the payload of the phase
+	applied  mcp.Request     // the request with mutated params
+	handled  mcp.Result      // what the handler returned
+	result   mcp.Result      // the mutated result
+}
+
+// A paramsApplier and a resultApplier are a message in one of its phases.
+type (
+	paramsApplier message
+	resultApplier message
+)
+
+// Apply makes the request that the mutated params belong to.
+func (a *paramsApplier) Apply(payload json.RawMessage) (chain.Applied, error) {
+	return (*message)(a).applyParams(payload)
+}
+
+// Apply makes the result that the mutated payload says.
+func (a *resultApplier) Apply(payload json.RawMessage) (chain.Applied, error) {
+	return (*message)(a).applyResult(payload)
+}
+
+// run takes the message through both phases and the handler between them.
+func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			m.logger.Error("interception panicked", "method", m.method, "panic", v, "stack", string(debug.Stack()))
+			m.end.Outcome, res, err = chain.MessageFailed, nil, abortError(nil)
+		}
+		m.finish(err)
+	}()
+	m.begin(ctx)
+	if m.request {
+		if err := m.interceptRequest(); err != nil {
+			return nil, err
+		}
+	}
+	res, err = m.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.response {
+		if res, err = m.interceptResponse(res); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+// begin tells the observers, and settles which context interceptors see.
+func (m *message) begin(ctx context.Context) {
+	start := time.Now()
+	m.info = chain.Message{
+		ID: m.chain.NewMessageID(), Method: m.method, Direction: core.Receiving, Transport: "pipe",
+		Notification: m.note, SessionID: sessionID(m.req), Start: start,
+	}
+	m.protocol = protocolVersion(m.req)
+	m.info.ProtocolVersion = m.protocol
+	if extra := m.req.GetExtra(); extra != nil {
+		m.info.Transport = "tcp"
+		if extra.Header != nil {
+			m.info.Header = extra.Header.Get
+		}
+	}
+	if params := m.req.GetParams(); !isNil(params) {
+		m.info.Meta = params.GetMeta()
+		m.info.Target = target(params)
+	}
+	m.end = chain.MessageEnd{Message: &m.info, Outcome: chain.MessageOK}
+	if stale(m.req) {
+		ctx = valueless{ctx}
+	}
+	m.ctx = m.snapshot.MessageStart(ctx, &m.info)
+}
+
+// finish tells the observers, if they were told of the beginning.
+func (m *message) finish(err error) {
+	if m.ctx == nil {
+		return
+	}
+	m.end.Duration = time.Since(m.info.Start)
+	if err != nil {
+		m.end.Err, m.end.Code = err, codeOf(err)
+	}
+	m.snapshot.MessageEnd(m.ctx, &m.end)
+}
+
+// call runs the server's handler.
+func (m *message) call(ctx context.Context) (mcp.Result, error) {
+	handlerCtx := m.ctx
+	if stale(m.req) {
+		handlerCtx = both{m.ctx, ctx}
+	}
+	start := time.Now()
+	res, err := m.handle(handlerCtx, m.method, m.req, m.next, m.note)
+	m.end.Stages.Handler = time.Since(start)
+	switch {
+	case err == error(errPanicked):
+		m.end.Outcome = chain.MessagePanic
+	case err != nil && m.ctx.Err() != nil:
+		m.end.Outcome = chain.MessageCancelled
+	case err != nil:
+		m.end.Outcome = chain.MessageError
+	}
+	if err != nil && m.opts.ScrubErrors {
+		m.logger.Warn("handler failed", "method", m.method, "message", m.info.ID, "err", err)
+		err = scrubbed(err)
+	}
+	if call, ok := res.(*mcp.CallToolResult); ok && call.IsError {
+		m.end.Outcome = chain.MessageToolError
+	}
+	return res, err
+}
+
+func (m *message) interceptRequest() error {
+	params := m.req.GetParams()
+	res, err := m.execute(core.PhaseRequest, core.Receiving, params, &m.end.Stages.Request, (*paramsApplier)(m))
+	if err != nil {
+		return err
+	}
+	if res.Mutated {
+		m.req = m.applied
+	}
+	return nil
+}
+
+func (m *message) interceptResponse(handled mcp.Result) (mcp.Result, error) {
+	m.handled = handled
+	res, err := m.execute(core.PhaseResponse, core.Sending, handled, &m.end.Stages.Response, (*resultApplier)(m))
+	if err != nil {
+		return nil, err
+	}
+	if !res.Mutated {
+		return handled, nil
+	}
+	return m.result, nil
+}
+
+// execute encodes a payload and runs one phase on it. Its error is what the
+// caller is told.
+func (m *message) execute(phase core.Phase, dir core.Direction, v any, times *chain.PhaseTimes,
+	applier chain.Applier,
+) (*chain.Result, error) {
+	start := time.Now()
+	payload, err := m.encode(v)
+	times.Marshal = time.Since(start)
+	if err != nil {
+		m.stopped(phase, err)
+		return nil, abortError(err)
+	}
+	times.PayloadSize = len(payload)
+	m.original = payload
+	if !m.provided {
+		m.context, m.provided = m.provide(m.ctx, m.req, m.info.Start), true
+	}
+	m.chainReq = chain.Request{
+		Event: m.method, Phase: phase, Direction: dir, Payload: payload, Disposable: true,
+		MessageID: m.info.ID, Protocol: m.protocol, Context: m.context, Applier: applier,
+	}
+	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)
+	if res != nil {
+		times.Validators = res.Times.Validators
+		times.Unmarshal = res.Times.Apply
+		times.Mutators = res.Times.Mutators - res.Times.Apply
+	}
+	if err != nil {
+		m.stopped(phase, err)
+		return nil, abortError(err)
+	}
+	return res, nil
+}
+
+// stopped records that the chain stopped the message.
+func (m *message) stopped(phase core.Phase, err error) {
+	m.end.Outcome, m.end.Phase = outcomeOf(err), phase
+	level := slog.LevelWarn
+	switch m.end.Outcome {
+	case chain.MessageDenied:
+		level = slog.LevelInfo
+	case chain.MessageCancelled:
+		level = slog.LevelDebug // any client can bring this about at will
+	}
+	m.logger.Log(m.ctx, level, "message stopped", "method", m.method, "phase", phase, "message", m.info.ID, "err", err)
+}
+
+// target returns what the params name: a tool, a prompt or a resource.
+func target(params mcp.Params) string {
+	switch p := params.(type) {
+	case *mcp.CallToolParamsRaw:
+		return p.Name
+	case *mcp.GetPromptParams:
+		return p.Name
+	case *mcp.ReadResourceParams:
+		return p.URI
+	case *mcp.SubscribeParams:
+		return p.URI
+	case *mcp.UnsubscribeParams:
+		return p.URI
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package middleware
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-mcp/headgate/core"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Options configures [Receiving]. The zero value is ready to use.
+type Options struct {
+	// ContextProvider says on whose behalf a message travels. It is called
+	// once per intercepted message and must judge by req alone: its token,
+	// headers and session. On a stateful HTTP session go-sdk's contexts carry
+	// the values of the request that opened the session, for ever; these are
+	// not visible in ctx. A zero Timestamp and an empty SessionID are filled
+	// in. If it panics the message is refused.
+	//
+	// Nil means: the principal is the user of the request's verified bearer
+	// token, if there is one.
+	ContextProvider func(ctx context.Context, req mcp.Request) core.InvocationContext
+	// AllowRetarget lets mutators change a request's name or uri; the
+	// validators then run once more on the new payload. Without it such a
+	// change is a failure of the mutator.
+	AllowRetarget bool
+	// ScrubErrors replaces the text and data of errors that the server's own
+	// handlers return with a fixed text; codes stay. Responses that are errors
+	// are not shown to interceptors, so their text passes otherwise.
+	ScrubErrors bool
+	// Logger takes what callers are not told: who blocked, what failed, and
+	// the stacks of panics. Nil logs nothing.
+	Logger *slog.Logger
+}
+
+// provide fills the invocation context of a message.
+func (r *receiver) provide(ctx context.Context, req mcp.Request, start time.Time) core.InvocationContext {
+	var c core.InvocationContext
+	if r.opts.ContextProvider != nil {
+		c = r.opts.ContextProvider(ctx, req)
+	} else if extra := req.GetExtra(); extra != nil && extra.TokenInfo != nil && extra.TokenInfo.UserID != "" {
+		c.Principal = &core.Principal{Type: "user", ID: extra.TokenInfo.UserID}
+	}
+	if c.Timestamp.IsZero() {
+		c.Timestamp = start
+	}
+	if c.SessionID == "" {
+		c.SessionID = sessionID(req)
+	}
+	return c
+}
+
+// sessionID returns the id of the request's session; empty if it has none.
+func sessionID(req mcp.Request) string {
+	switch s := req.GetSession().(type) {
+	case *mcp.ServerSession:
+		if s != nil {
+			return s.ID()
+		}
+	case *mcp.ClientSession:
+		if s != nil {
+			return s.ID()
+		}
+	}
+	return ""
+}
+
+// protocolVersion returns the MCP version that the request speaks, if known.
+func protocolVersion(req mcp.Request) string {
+	// On the typed nil that stands for absent params of a custom method the
+	// SDK's own look-up panics.
+	if isNil(req.GetParams()) {
+		if s, ok := req.GetSession().(*mcp.ServerSession); ok && s != nil && s.InitializeParams() != nil {
+			return s.InitializeParams().ProtocolVersion
+		}
+		return ""
+	}
+	if v, ok := req.(interface{ ProtocolVersion() string }); ok {
+		return v.ProtocolVersion()
+	}
+	return ""
+}
+
+// stale reports whether the context's values are those of another request: on
+// a stateful HTTP session they belong to the one that opened the session.
+func stale(req mcp.Request) bool { return req.GetExtra() != nil && sessionID(req) != "" }
+
+// valueless is a context without the values of the one in it.
+type valueless struct{ context.Context }
+
+// Value returns nil: the values are somebody else's.
+func (valueless) Value(any) any { return nil }
+
+// both is a context with the values of the one in it and, where that has none,
+// of another: the SDK's handlers need what the SDK put there.
+type both struct {
+	context.Context
+	behind context.Context
+}
+
+// Value returns the context's value, or the one behind it.
+func (c both) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.behind.Value(key)
+}

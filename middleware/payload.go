@@ -1,0 +1,232 @@
+package middleware
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/core"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxScratch keeps one huge message from pinning its buffer for ever.
+const maxScratch = 1 << 20
+
+// encode writes params or a result as the SDK would. The bytes are new: only
+// the encoder's scratch is reused. Raw parts are validated on the way.
+func (r *receiver) encode(v any) (json.RawMessage, error) {
+	if isNil(v) {
+		return nil, nil
+	}
+	buf, ok := r.scratch.Get().(*bytes.Buffer)
+	if !ok {
+		buf = new(bytes.Buffer)
+	}
+	buf.Reset()
+	err := core.EncodeTo(buf, v)
+	out := json.RawMessage(bytes.Clone(buf.Bytes()))
+	if buf.Cap() <= maxScratch {
+		r.scratch.Put(buf)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("middleware: encode %T: %w", v, err)
+	}
+	return out, nil
+}
+
+// isNil reports whether v is nil or a nil pointer in an interface: go-sdk
+// passes absent params as typed nils, and its own methods die on them.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	rv := reflect.ValueOf(v)
+	return rv.Kind() == reflect.Pointer && rv.IsNil()
+}
+
+var errRetarget = errors.New("changes what the request is for")
+
+// applyParams makes a request with the mutated params. The old request and its
+// params stay as they are: others may hold them.
+func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
+	old := reflect.ValueOf(m.req).Elem()
+	fresh := reflect.New(old.Type())
+	fresh.Elem().Set(old)
+	field := fresh.Elem().FieldByName("Params")
+	if !field.IsValid() || field.Kind() != reflect.Pointer {
+		return chain.Applied{}, fmt.Errorf("params of %s cannot be replaced", m.method)
+	}
+	params := reflect.New(field.Type().Elem())
+	restored, err := restore(m.original, payload, nil)
+	if err != nil {
+		return chain.Applied{}, err
+	}
+	going, err := m.decodeFresh(restored, params.Interface())
+	if err != nil {
+		return chain.Applied{}, err
+	}
+	field.Set(params)
+	req := fresh.Interface().(mcp.Request)
+	retargeted := target(req.GetParams()) != m.info.Target
+	if retargeted && !m.opts.AllowRetarget {
+		return chain.Applied{}, errRetarget
+	}
+	m.applied = req
+	return chain.Applied{Payload: going, Revalidate: retargeted}, nil
+}
+
+// applyResult makes a result from a mutated payload. The old one stays as it
+// is: it may be the server's own, or lead to its registry.
+func (m *message) applyResult(payload json.RawMessage) (chain.Applied, error) {
+	old := m.handled
+	t := reflect.TypeOf(old)
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || t.Elem().NumField() == 0 {
+		return chain.Applied{}, fmt.Errorf("result of %s has no members to change", m.method)
+	}
+	restored, err := restore(m.original, payload, protectedMembers)
+	if err != nil {
+		return chain.Applied{}, err
+	}
+	fresh := reflect.New(t.Elem()).Interface().(mcp.Result)
+	going, err := m.decodeFresh(restored, fresh)
+	if err != nil {
+		return chain.Applied{}, err
+	}
+	if call, ok := fresh.(*mcp.CallToolResult); ok && call.IsError {
+		if cause := old.(*mcp.CallToolResult).GetError(); cause != nil {
+			call.SetError(cause) // only the server can see it; no codec carries it over
+		}
+	}
+	m.result = fresh
+	return chain.Applied{Payload: going}, nil
+}
+
+// decodeFresh decodes a payload into v, which must be new, and returns what v
+// is written as: the bytes that will leave. What v has no place for is an
+// error, since dropping it in silence would undo what a mutator did.
+func (m *message) decodeFresh(payload json.RawMessage, v any) (json.RawMessage, error) {
+	if err := decode(payload, v); err != nil {
+		return nil, err
+	}
+	going, err := m.encode(v)
+	if err != nil {
+		return nil, err
+	}
+	if path, missing := core.Missing(payload, going); missing {
+		return nil, fmt.Errorf("%s has no place in %T", path, v)
+	}
+	return going, nil
+}
+
+// decode reads a payload into a new value. The SDK keeps numbers in _meta as
+// float64, and its users expect them so; everywhere else digits are kept. A
+// tool's structured content stays raw JSON, as tools themselves return it.
+func decode(payload json.RawMessage, v any) error {
+	if err := core.Decode(payload, v); err != nil {
+		return err
+	}
+	members, err := core.Members(payload)
+	if err != nil {
+		return err
+	}
+	if meta := valueOf(members, "_meta"); meta != nil {
+		var plain map[string]any
+		if err := json.Unmarshal(meta, &plain); err != nil {
+			return err
+		}
+		if holder, ok := v.(interface{ SetMeta(map[string]any) }); ok {
+			holder.SetMeta(plain)
+		}
+	}
+	if call, ok := v.(*mcp.CallToolResult); ok && call.StructuredContent != nil {
+		call.StructuredContent = json.RawMessage(bytes.Clone(valueOf(members, "structuredContent")))
+	}
+	return nil
+}
+
+func valueOf(members []core.Member, name string) json.RawMessage {
+	for _, m := range members {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// protectedMembers of a result belong to the protocol, not to policy.
+var protectedMembers = []string{"resultType", "ttlMs", "cacheScope"}
+
+// reservedMeta reports whether a key of _meta belongs to the protocol.
+func reservedMeta(key string) bool {
+	switch key {
+	case "progressToken", "traceparent", "tracestate", "baggage":
+		return true
+	}
+	return strings.HasPrefix(key, "io.modelcontextprotocol/")
+}
+
+// restore puts back what a mutator left out and the protocol needs: reserved
+// keys of _meta and the protected members. All else is the mutator's to remove.
+func restore(original, mutated json.RawMessage, protected []string) (json.RawMessage, error) {
+	now, err := core.Members(mutated)
+	if err != nil {
+		return nil, err
+	}
+	if len(original) == 0 {
+		return mutated, nil
+	}
+	before, err := core.Members(original)
+	if err != nil {
+		return nil, err
+	}
+	changed := false
+	for _, m := range before {
+		if slices.Contains(protected, m.Name) && valueOf(now, m.Name) == nil {
+			now, changed = append(now, m), true
+		}
+	}
+	meta, err := restoreMeta(valueOf(before, "_meta"), valueOf(now, "_meta"))
+	if err != nil {
+		return nil, err
+	}
+	if meta != nil {
+		now, changed = core.PutMember(now, core.Member{Name: "_meta", Value: meta}), true
+	}
+	if !changed {
+		return mutated, nil
+	}
+	return core.JoinMembers(now)
+}
+
+// restoreMeta returns a _meta that has the reserved keys again, or nil if none
+// is missing.
+func restoreMeta(before, now json.RawMessage) (json.RawMessage, error) {
+	if before == nil || string(before) == "null" {
+		return nil, nil
+	}
+	old, err := core.Members(before)
+	if err != nil {
+		return nil, err
+	}
+	var current []core.Member
+	if now != nil && string(now) != "null" {
+		if current, err = core.Members(now); err != nil {
+			return nil, fmt.Errorf("_meta: %w", err)
+		}
+	}
+	changed := false
+	for _, m := range old {
+		if reservedMeta(m.Name) && valueOf(current, m.Name) == nil {
+			current, changed = append(current, m), true
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	return core.JoinMembers(current)
+}
