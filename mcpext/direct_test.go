@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -127,6 +129,28 @@ func TestClosedChainDoesNotFollow(t *testing.T) {
 	require.NoError(t, ext.AddInterceptor(named("late")))
 	assert.Empty(t, ch.Entries())
 	assert.Equal(t, []string{"late"}, names(t, ext))
+}
+
+// Row 110: nothing holds on to a chain that was closed.
+func TestClosedChainIsForgotten(t *testing.T) {
+	ext := mcpext.New(nil)
+	gone := make(chan struct{})
+	func() {
+		ch, err := ext.Chain(nil)
+		require.NoError(t, err)
+		require.NoError(t, ch.Close())
+		runtime.AddCleanup(ch, func(gone chan struct{}) { close(gone) }, gone)
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, time.Millisecond)
+	runtime.KeepAlive(ext)
 }
 
 // L10: a thousand changes while eight clients list, invoke, shake hands and

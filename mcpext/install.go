@@ -80,14 +80,15 @@ func (e *Extension) serveList(ctx context.Context, ss *mcp.ServerSession, params
 	return res, nil
 }
 
-// sees reports whether an interceptor is hooked on the event in any phase.
+// sees reports whether an interceptor is hooked on the event in any phase. A
+// pattern is an event too: whoever sees all that it stands for sees it.
 func sees(m *core.Metadata, event string) bool {
 	if m.Matches(event, core.PhaseRequest) || m.Matches(event, core.PhaseResponse) {
 		return true
 	}
 	for _, h := range m.Hooks {
 		for _, own := range h.Events {
-			if own == event { // a pattern, asked for by its own spelling
+			if own == event { // declared, if only to no avail
 				return true
 			}
 		}

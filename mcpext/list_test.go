@@ -78,6 +78,7 @@ func TestListEventFilter(t *testing.T) {
 		ct.Validator("glob", ct.Allow, ct.On(core.PhaseBoth, "tools/*")),
 		ct.Validator("phase", ct.Allow, ct.On(core.PhaseResponse, "*/response")),
 		ct.Validator("notes", ct.Allow, ct.On(core.PhaseRequest, "notifications/*")),
+		ct.Validator("idle", ct.Allow, ct.On(core.PhaseRequest, "server/discover")),
 		ct.Validator("note", ct.Allow, ct.On(core.PhaseRequest, "notifications/progress", "ping")),
 	)
 	p := dial(t, server, legacy)
@@ -96,6 +97,7 @@ func TestListEventFilter(t *testing.T) {
 		"ping, which patterns do not match":          {"ping", []string{"note"}},
 		"a notification that nobody names":           {"notifications/message", nil},
 		"an event that is never intercepted":         {"initialize", nil},
+		"an event that is spelled out to no avail":   {"server/discover", []string{"idle"}},
 		"the same event in other letters is another": {"Tools/Call", []string{"any", "phase"}},
 	}
 	for name, tt := range tests {

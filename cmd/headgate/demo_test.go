@@ -119,12 +119,13 @@ func TestDemoOverHTTP(t *testing.T) {
 				"blocked  tools/call delete_records   by block-destructive, request",
 				"changed  tools/call get_customer     by redact-pii, stamp-response",
 				"changed  resources/read              by redact-pii, stamp-response",
-				"suspect  tools/call echo             by injection-scan, request (audit: not blocked)",
 				"\nblocked             2\n",
 				"\nwould have blocked  1 (audit)\n",
 			} {
 				assert.Contains(t, stdout, want)
 			}
+			// Audit runs off the path, so either phase may be the first to tell.
+			assert.Regexp(t, `suspect  tools/call echo             by injection-scan, (request|response) \(audit: not blocked\)`, stdout)
 			for _, secret := range []string{"@", "Ignore", "xyzzy", "customer://"} {
 				assert.NotContains(t, stdout, secret, "payload text is nobody's to print")
 			}
@@ -310,7 +311,7 @@ func TestDemoEnds(t *testing.T) {
 		},
 		"a slow call":                      slowCall(newProtocol),
 		"a slow call, of the old protocol": slowCall(oldProtocol),
-		"half a request":                   halfRequest,
+		"half a request":                   func(t *testing.T, d *demoRun) func() { return halfRequest(t, d.url) },
 		"a stream":                         stream,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,12 +333,19 @@ func ping(t *testing.T, s *mcp.ClientSession) error {
 	return err
 }
 
-// halfRequest is a client that never finishes what it says.
-func halfRequest(t *testing.T, d *demoRun) func() {
-	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(d.url, "http://"), endpoint))
+// halfRequest is a client that never finishes what it says. The server waits
+// for the rest when it returns.
+func halfRequest(t *testing.T, url string) func() {
+	t.Helper()
+	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), endpoint)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", host)
 	require.NoError(t, err)
-	_, err = io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	_, err = io.WriteString(conn, "POST "+endpoint+" HTTP/1.1\r\nHost: "+host+"\r\nContent-Type: application/json\r\n"+
+		"Accept: application/json, text/event-stream\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
 	require.NoError(t, err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "100 Continue")
 	return func() { conn.Close() }
 }
 
