@@ -15,6 +15,7 @@ import (
 type callContext struct {
 	parent   context.Context
 	deadline time.Time
+	timeout  time.Duration // what the invoke was given, without head-room
 	// selfEnding is set for handlers that run on their caller's goroutine:
 	// nobody waits for these, so the context watches the clock itself.
 	selfEnding bool
@@ -38,7 +39,27 @@ func (c *callContext) Deadline() (time.Time, bool) {
 }
 
 // Value returns the caller's value.
-func (c *callContext) Value(key any) any { return c.parent.Value(key) }
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.parent.Value(key)
+}
+
+// callKey finds the callContext that a context was made from.
+type callKey struct{}
+
+// InvokeTimeout returns how long the invoke that ctx was made for may take; zero
+// or less means that there is no limit. It reports false for a context that
+// no invoke has made. It is for hosts that pass the timeout on, since the
+// context's deadline has head-room in it.
+func InvokeTimeout(ctx context.Context) (time.Duration, bool) {
+	c, ok := ctx.Value(callKey{}).(*callContext)
+	if !ok {
+		return 0, false
+	}
+	return c.timeout, true
+}
 
 // Done returns a channel that is closed when the call should end.
 func (c *callContext) Done() <-chan struct{} {

@@ -292,6 +292,17 @@ func (c *Chain) Entries() []Entry {
 	return out
 }
 
+// Hosts returns the names of the hosts in the order in which they were added.
+func (c *Chain) Hosts() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]string, len(c.hosts))
+	for i, hd := range c.hosts {
+		names[i] = hd.name
+	}
+	return names
+}
+
 // Snapshot returns the policy of this moment.
 func (c *Chain) Snapshot() *Snapshot { return c.snapshot.Load() }
 

@@ -50,6 +50,7 @@ func (c *Chain) newStep(host string, b *Binding, order int) *step {
 		failOpen: e.Effective.FailOpen,
 		inline:   e.Inline || e.Effective.Timeout < 0,
 		timeout:  e.Effective.Timeout,
+		headRoom: b.HeadRoom,
 		config:   c.configs[e.Name],
 		invoke:   b.Invoke, checkConfig: b.CheckConfig,
 		guard: c.guardOf(host, b),

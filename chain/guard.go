@@ -34,8 +34,14 @@ func (g *Guard) Full() bool { return g.abandoned.Load() >= MaxAbandoned }
 func (g *Guard) Do(ctx context.Context, timeout time.Duration, inline bool, inv *core.Invocation,
 	invoke func(context.Context, *core.Invocation) (core.Answer, error),
 ) (core.Answer, error) {
+	return g.do(ctx, timeout, 0, inline, inv, invoke)
+}
+
+func (g *Guard) do(ctx context.Context, timeout, headRoom time.Duration, inline bool, inv *core.Invocation,
+	invoke func(context.Context, *core.Invocation) (core.Answer, error),
+) (core.Answer, error) {
 	f := &flight{guard: g, invoke: invoke, inv: *inv}
-	f.prepare(ctx, timeout, time.Time{})
+	f.prepare(ctx, timeout, headRoom, time.Time{})
 	if inline || timeout <= 0 {
 		f.runInline()
 		return f.answer, f.err
@@ -87,13 +93,14 @@ const (
 	abandoned
 )
 
-// prepare sets the flight's clock and context. The earlier of timeout and
-// limit is the deadline; zero values set none.
-func (f *flight) prepare(parent context.Context, timeout time.Duration, limit time.Time) {
+// prepare sets the flight's clock and context. The earlier of timeout, with its
+// head-room, and limit is the deadline; zero values set none.
+func (f *flight) prepare(parent context.Context, timeout, headRoom time.Duration, limit time.Time) {
 	f.began = time.Now()
 	f.parent = parent
+	f.timeout = timeout
 	if timeout > 0 {
-		f.deadline = f.began.Add(timeout)
+		f.deadline = f.began.Add(timeout + headRoom)
 	}
 	if !limit.IsZero() && (f.deadline.IsZero() || limit.Before(f.deadline)) {
 		f.deadline = limit

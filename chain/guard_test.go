@@ -19,9 +19,10 @@ func TestAbandonedInvokesAreCapped(t *testing.T) {
 		ch := newChain(t, &chain.Options{InvokeTimeout: 100 * time.Millisecond}, ct.Validator("v", ct.Deaf(time.Hour)))
 		for i := range 200 {
 			start := time.Now()
-			_, err := ch.Execute(t.Context(), request())
+			res, err := ch.Execute(t.Context(), request())
 			if i < chain.MaxAbandoned {
 				require.ErrorIs(t, err, chain.ErrTimeout)
+				assert.True(t, res.Results[0].Abandoned)
 				assert.Equal(t, 100*time.Millisecond, time.Since(start))
 				continue
 			}

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-mcp/headgate/core"
 )
@@ -37,9 +38,18 @@ type Binding struct {
 	Invoke func(ctx context.Context, inv *core.Invocation) (core.Answer, error)
 	// CheckConfig says whether a configuration fits. Nil takes all.
 	CheckConfig func(config map[string]any) error
+	// HeadRoom is how much longer than an invoke's timeout the chain waits. A
+	// host that passes the timeout on needs it for the way back: the peer's
+	// own report of a timeout is better than a lost call.
+	HeadRoom time.Duration
 	// Guard limits the interceptor wherever it is called from. Nil means that
 	// the chain makes one.
 	Guard *Guard
+}
+
+// A HeadRoomer is a [Host] whose bindings all need the same head-room.
+type HeadRoomer interface {
+	HeadRoom() time.Duration
 }
 
 // bind returns the host's interceptors as bindings.
@@ -51,10 +61,14 @@ func bind(ctx context.Context, h Host) ([]Binding, error) {
 	if err != nil {
 		return nil, err
 	}
+	var headRoom time.Duration
+	if r, ok := h.(HeadRoomer); ok {
+		headRoom = r.HeadRoom()
+	}
 	out := make([]Binding, len(list))
 	for i, d := range list {
 		out[i] = Binding{
-			Descriptor: d,
+			Descriptor: d, HeadRoom: headRoom,
 			Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
 				return h.Invoke(ctx, d.Name, inv)
 			},

@@ -21,6 +21,7 @@ type step struct {
 	timeout  time.Duration
 	// auditTimeout bounds a run in audit mode, which nobody waits for.
 	auditTimeout time.Duration
+	headRoom     time.Duration // beyond timeout, for the way back
 	config       map[string]any
 	invoke       func(context.Context, *core.Invocation) (core.Answer, error)
 	checkConfig  func(map[string]any) error

@@ -179,7 +179,7 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 		x.end(f, out)
 		return nil
 	}
-	f.prepare(f.ctx, timeout, x.limit)
+	f.prepare(f.ctx, timeout, st.headRoom, x.limit)
 	return f
 }
 

@@ -83,6 +83,43 @@ func PutMember(members []Member, m Member) []Member {
 	return append(members, m)
 }
 
+// Depth returns how deep objects and arrays nest in JSON, which it does not
+// check.
+func Depth(data []byte) int {
+	depth, most := 0, 0
+	s := scanner{data: data}
+	for s.pos < len(data) {
+		switch data[s.pos] {
+		case '"':
+			if !s.tryStr() {
+				return most
+			}
+			continue
+		case '{', '[':
+			depth++
+			most = max(most, depth)
+		case '}', ']':
+			depth--
+		}
+		s.pos++
+	}
+	return most
+}
+
+// tryStr consumes a string literal in data that may not be valid.
+func (s *scanner) tryStr() bool {
+	for s.pos++; s.pos < len(s.data); s.pos++ {
+		switch s.data[s.pos] {
+		case '\\':
+			s.pos++
+		case '"':
+			s.pos++
+			return true
+		}
+	}
+	return false
+}
+
 // A scanner walks over JSON that is known to be valid, without allocating.
 type scanner struct {
 	data []byte

@@ -46,8 +46,9 @@ type Extension struct {
 	opts   Options
 	logger *slog.Logger
 
+	exposed *service // what Install exposes; its limits hold for all servers together
+
 	registry atomic.Pointer[registry]
-	invokes  atomic.Int64 // under way over the wire
 
 	mu       sync.Mutex // serialises changes of the registry
 	watchers []*func()
@@ -73,6 +74,10 @@ func New(opts *Options) *Extension {
 	}
 	if e.opts.MaxInvokes <= 0 {
 		e.opts.MaxInvokes = defaultMaxInvokes
+	}
+	e.exposed = &service{
+		extension: e, authorize: e.opts.Authorize,
+		maxPayload: e.opts.MaxPayload, maxInvokes: int64(e.opts.MaxInvokes),
 	}
 	e.registry.Store(&registry{byName: map[string]*registered{}})
 	return e
@@ -163,14 +168,7 @@ func onlyUnseen(h core.Hook) bool {
 // dispatch and follows later changes. Close it when it is no longer needed;
 // the extension stays usable.
 func (e *Extension) Chain(opts *chain.Options) (*chain.Chain, error) {
-	var o chain.Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.Protocols == nil {
-		o.Protocols = mcp.SupportedProtocolVersions()
-	}
-	ch, err := chain.New(&o)
+	ch, err := newChain(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +176,18 @@ func (e *Extension) Chain(opts *chain.Options) (*chain.Chain, error) {
 		return nil, errors.Join(err, ch.Close())
 	}
 	return ch, nil
+}
+
+// newChain returns a chain that knows which protocols this SDK speaks.
+func newChain(opts *chain.Options) (*chain.Chain, error) {
+	var o chain.Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Protocols == nil {
+		o.Protocols = mcp.SupportedProtocolVersions()
+	}
+	return chain.New(&o)
 }
 
 // A host is an extension as chains see it.
@@ -216,7 +226,10 @@ func (h *host) Bindings() []chain.Binding {
 
 // Watch has changed called after each change.
 func (h *host) Watch(changed func()) (stop func()) {
-	e := h.e
+	return h.e.watch(changed)
+}
+
+func (e *Extension) watch(changed func()) (stop func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mine := &changed

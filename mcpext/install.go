@@ -1,15 +1,11 @@
 package mcpext
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/headgate-mcp/headgate/core"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -21,13 +17,21 @@ func (e *Extension) Install(server *mcp.Server) error {
 	if server == nil {
 		return errors.New("mcpext: nil server")
 	}
-	if err := mcp.AddReceivingCustomMethod(server, core.MethodList, e.serveList); err != nil {
-		return fmt.Errorf("mcpext: register %q: %w", core.MethodList, err)
-	}
-	if err := mcp.AddReceivingCustomMethod(server, core.MethodInvoke, e.serveInvoke); err != nil {
-		return fmt.Errorf("mcpext: register %q: %w", core.MethodInvoke, err)
+	if err := e.exposed.register(server); err != nil {
+		return err
 	}
 	server.AddReceivingMiddleware(e.declare)
+	return nil
+}
+
+// register adds the two methods to a server.
+func (s *service) register(server *mcp.Server) error {
+	if err := mcp.AddReceivingCustomMethod(server, core.MethodList, s.serveList); err != nil {
+		return fmt.Errorf("mcpext: register %q: %w", core.MethodList, err)
+	}
+	if err := mcp.AddReceivingCustomMethod(server, core.MethodInvoke, s.serveInvoke); err != nil {
+		return fmt.Errorf("mcpext: register %q: %w", core.MethodInvoke, err)
+	}
 	return nil
 }
 
@@ -55,164 +59,4 @@ func (e *Extension) declare(next mcp.MethodHandler) mcp.MethodHandler {
 
 func (e *Extension) capability() map[string]any {
 	return map[string]any{"supportedEvents": e.registry.Load().events()}
-}
-
-// serveList answers interceptors/list. Params may be missing.
-func (e *Extension) serveList(ctx context.Context, ss *mcp.ServerSession, params *ListParams) (*ListResult, error) {
-	if err := e.admit(ctx, ss, core.MethodList); err != nil {
-		return nil, err
-	}
-	event := ""
-	if params != nil {
-		event = params.Event
-	}
-	res := &ListResult{Interceptors: []json.RawMessage{}}
-	for _, r := range e.registry.Load().list {
-		if event != "" && !sees(&r.Metadata, event) {
-			continue
-		}
-		entry, err := r.MarshalJSON() // json.Marshal would escape what people are to read
-		if err != nil {
-			return nil, e.refuse(core.MethodList, failed(r.Name, "", 0, err))
-		}
-		res.Interceptors = append(res.Interceptors, entry)
-	}
-	return res, nil
-}
-
-// sees reports whether an interceptor is hooked on the event in any phase. A
-// pattern is an event too: whoever sees all that it stands for sees it.
-func sees(m *core.Metadata, event string) bool {
-	if m.Matches(event, core.PhaseRequest) || m.Matches(event, core.PhaseResponse) {
-		return true
-	}
-	for _, h := range m.Hooks {
-		for _, own := range h.Events {
-			if own == event { // declared, if only to no avail
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// serveInvoke answers interceptor/invoke.
-func (e *Extension) serveInvoke(ctx context.Context, ss *mcp.ServerSession, params *InvokeParams) (*InvokeResult, error) {
-	if err := e.admit(ctx, ss, core.MethodInvoke); err != nil {
-		return nil, err
-	}
-	r, f := e.lookup(params)
-	if f != nil {
-		return nil, e.refuse(core.MethodInvoke, f)
-	}
-	if e.invokes.Add(1) > int64(e.opts.MaxInvokes) {
-		e.invokes.Add(-1)
-		return nil, e.refuse(core.MethodInvoke, failed(r.Name, params.Phase, 0, errBusy))
-	}
-	defer e.invokes.Add(-1)
-	res, f := e.invoke(ctx, r, &params.InvokeRequest)
-	if f != nil {
-		return nil, e.refuse(core.MethodInvoke, f)
-	}
-	return res, nil
-}
-
-// lookup checks the params and finds the interceptor that they are for.
-func (e *Extension) lookup(params *InvokeParams) (*registered, *fault) {
-	if params == nil {
-		return nil, invalid("missing params", nil, nil)
-	}
-	if params.fault != nil {
-		return nil, invalid("invalid params", nil, params.fault)
-	}
-	r := e.registry.Load().byName[params.Name]
-	if r == nil {
-		data := &errorData{}
-		if core.CheckName(params.Name) == nil {
-			data.Interceptor = params.Name
-		}
-		return nil, invalid("unknown interceptor", data, nil)
-	}
-	data := &errorData{Interceptor: r.Name, Event: params.Event, Phase: params.Phase}
-	switch {
-	case len(params.Event) > maxEvent || !r.Matches(params.Event, params.Phase):
-		if len(params.Event) > maxEvent {
-			data.Event = ""
-		}
-		return nil, invalid("interceptor is not hooked on this event and phase", data, nil)
-	case len(params.Payload) > e.opts.MaxPayload:
-		data.Reason = "payload too large"
-		return nil, invalid("payload too large", data, nil)
-	}
-	if err := r.checkConfig(params.Config); err != nil {
-		data.Reason = "config does not match configSchema"
-		return nil, invalid("invalid config", data, err)
-	}
-	return r, nil
-}
-
-// maxEvent bounds what an error quotes of the caller's words.
-const maxEvent = 256
-
-// invoke runs the interceptor under its deadline and stamps its answer.
-func (e *Extension) invoke(ctx context.Context, r *registered, req *core.InvokeRequest) (*InvokeResult, *fault) {
-	inv := req.Invocation
-	if inv.Mode == "" {
-		inv.Mode = r.Mode
-	}
-	if len(inv.Payload) == 0 || string(bytes.TrimSpace(inv.Payload)) == "null" {
-		inv.Payload = json.RawMessage("{}")
-	}
-	if r.Type == core.TypeMutation {
-		inv.Payload = bytes.Clone(inv.Payload) // the original goes back if it stays unchanged
-	}
-	timeout := req.Timeout
-	if timeout == 0 {
-		timeout = e.opts.InvokeTimeout
-	}
-	start := time.Now()
-	answer, err := r.guard.Do(ctx, timeout, r.Inline, &inv, r.invoke)
-	if err != nil {
-		return nil, failed(r.Name, inv.Phase, timeout, err)
-	}
-	if m := answer.Mutation; m != nil && !m.Modified {
-		// SEP-2624: the payload is always there; what a mutator left alone is
-		// the original, whatever else it put into its answer.
-		answer.Mutation = &core.MutationResult{Payload: req.Payload, Info: m.Info}
-	}
-	res := &InvokeResult{}
-	res.InvokeResult = core.InvokeResult{
-		Interceptor: r.Name, Type: r.Type, Phase: inv.Phase, Duration: time.Since(start), Answer: answer,
-	}
-	return res, nil
-}
-
-// admit asks Options.Authorize. A refusal looks the same for all reasons.
-func (e *Extension) admit(ctx context.Context, ss *mcp.ServerSession, method string) (err error) {
-	if e.opts.Authorize == nil {
-		return nil
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			e.logger.Error("authorize panicked", "method", method, "panic", v)
-			err = forbidden()
-		}
-	}()
-	if cause := e.opts.Authorize(ctx, ss, method); cause != nil {
-		e.logger.Warn("not authorized", "method", method, "session", ss.ID(), "err", cause)
-		return forbidden()
-	}
-	return nil
-}
-
-// forbidden is an invalid request: JSON-RPC has no code for access, and some
-// of those that look free lose their text in the SDK's client.
-func forbidden() error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not authorized"}
-}
-
-// refuse logs the cause of a fault and returns what the caller is told.
-func (e *Extension) refuse(method string, f *fault) error {
-	e.logger.Warn("refused", "method", method, "code", f.code, "message", f.message, "err", f.err)
-	return f.wire()
 }
