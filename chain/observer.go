@@ -78,6 +78,9 @@ type Message struct {
 	Transport string
 	// Direction says whether this peer received or sent the message.
 	Direction core.Direction
+	// Retry says that a request is sent once more, with answers to what its
+	// first result asked for. It is not another operation.
+	Retry bool
 	// Notification says that nobody waits for an answer.
 	Notification bool
 	// Start is when the message was taken up.

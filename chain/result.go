@@ -25,6 +25,8 @@ type Request struct {
 	Disposable bool
 	// MessageID is handed to interceptors. If empty one is made.
 	MessageID string
+	// Retry is handed to interceptors; see [core.Invocation].
+	Retry bool
 	// Protocol is the MCP version that the message speaks; empty if unknown.
 	Protocol string
 	// Interceptors restricts the run to these names. Empty means all. A name

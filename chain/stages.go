@@ -214,7 +214,7 @@ func (x *execution) invocation(st *step, payload []byte) core.Invocation {
 	}
 	return core.Invocation{
 		Event: x.req.Event, Phase: x.req.Phase, Mode: st.entry.Effective.Mode,
-		MessageID: x.res.MessageID, Payload: payload[:len(payload):len(payload)],
+		MessageID: x.res.MessageID, Retry: x.req.Retry, Payload: payload[:len(payload):len(payload)],
 		Config: core.CloneMap(config), Context: x.req.Context.Clone(),
 	}
 }

@@ -19,6 +19,10 @@ type Invocation struct {
 	// MessageID is the same in both phases of one message and differs between
 	// messages, so that state can be matched to its request.
 	MessageID string
+	// Retry says that the request is one that was seen before and is sent once
+	// more, with answers to what its first result asked for (SEP-2322). A
+	// handler that counts or bills does so when it is false.
+	Retry bool
 	// Payload is the bare params or result: {} when the message has none.
 	Payload json.RawMessage
 	// Config is the interceptor's configuration, a copy; nil if there is none.

@@ -32,7 +32,7 @@ type wireInvoke struct {
 	Context   wireContext     `json:"context,omitzero"`
 }
 
-// wireContext is the SEP's context and two keys of our own, which keep a
+// wireContext is the SEP's context and keys of our own, which keep a
 // remote interceptor as well informed as a local one.
 type wireContext struct {
 	Principal json.RawMessage `json:"principal,omitempty"`
@@ -42,6 +42,7 @@ type wireContext struct {
 	SessionID string          `json:"sessionId,omitempty"`
 	MessageID string          `json:"io.github.headgate-mcp/messageId,omitempty"`
 	Mode      Mode            `json:"io.github.headgate-mcp/mode,omitempty"`
+	Retry     bool            `json:"io.github.headgate-mcp/retry,omitempty"`
 }
 
 // MarshalJSON writes the request as in SEP-2624: the bare params or result as
@@ -60,6 +61,7 @@ func (r InvokeRequest) MarshalJSON() ([]byte, error) {
 	}
 	c := &w.Context
 	c.TraceID, c.SpanID, c.SessionID, c.MessageID = r.Context.TraceID, r.Context.SpanID, r.Context.SessionID, r.MessageID
+	c.Retry = r.Retry
 	if r.Mode != "" {
 		if c.Mode, err = ParseMode(string(r.Mode)); err != nil {
 			return nil, err
@@ -105,7 +107,7 @@ func (r *InvokeRequest) UnmarshalJSON(data []byte) error {
 }
 
 func (w *wireContext) into(inv *Invocation) error {
-	inv.MessageID, inv.Mode = w.MessageID, w.Mode
+	inv.MessageID, inv.Mode, inv.Retry = w.MessageID, w.Mode, w.Retry
 	c := &inv.Context
 	c.TraceID, c.SpanID, c.SessionID = w.TraceID, w.SpanID, w.SessionID
 	if len(w.Principal) > 0 {

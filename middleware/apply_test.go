@@ -16,8 +16,8 @@ func applying(t testing.TB, req mcp.Request, original string) *message {
 	ch, err := chain.New(nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ch.Close() })
-	r := newReceiver(ch, nil)
-	m := &message{receiver: r, snapshot: ch.Snapshot(), method: "tools/call", req: req, original: json.RawMessage(original)}
+	g := newGate(ch, nil, false)
+	m := &message{gate: g, snapshot: ch.Snapshot(), method: "tools/call", req: req, original: json.RawMessage(original)}
 	m.begin(context.Background())
 	return m
 }

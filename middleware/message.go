@@ -15,19 +15,21 @@ import (
 // A message is one request or notification on its way through. One goroutine
 // owns it.
 type message struct {
-	*receiver
+	*gate
 	snapshot          *chain.Snapshot // one policy for both phases
 	method            string
 	req               mcp.Request
 	next              mcp.MethodHandler
 	note              bool
 	request, response bool // phases that something is hooked on
+	rounds            bool // results may carry requests that something is hooked on
+	retry             bool // the request is sent once more, with answers
 
 	info     chain.Message
 	end      chain.MessageEnd
 	ctx      context.Context // for interceptors and observers
 	context  core.InvocationContext
-	provided bool
+	provided bool // context is made, with the first phase that runs
 	protocol string
 
 	chainReq chain.Request
@@ -63,19 +65,25 @@ func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
 		m.finish(err)
 	}()
 	m.begin(ctx)
+	if m.rounds && m.peer == nil {
+		if err := m.interceptAnswers(); err != nil {
+			return nil, err
+		}
+	}
 	if m.request {
 		if err := m.interceptRequest(); err != nil {
 			return nil, err
 		}
 	}
-	res, err = m.call(ctx)
-	if err != nil {
+	if res, err = m.call(ctx); err != nil {
 		return nil, err
 	}
+	if _, _, asking := asks(res); asking {
+		// Not the method's result yet: that comes with a later round.
+		return m.interceptRequests(res)
+	}
 	if m.response {
-		if res, err = m.interceptResponse(res); err != nil {
-			return nil, err
-		}
+		return m.interceptResponse(res)
 	}
 	return res, nil
 }
@@ -84,7 +92,7 @@ func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
 func (m *message) begin(ctx context.Context) {
 	start := time.Now()
 	m.info = chain.Message{
-		ID: m.chain.NewMessageID(), Method: m.method, Direction: core.Receiving, Transport: "pipe",
+		ID: m.chain.NewMessageID(), Method: m.method, Direction: m.direction(core.PhaseRequest), Transport: "pipe",
 		Notification: m.note, SessionID: sessionID(m.req), Start: start,
 	}
 	m.protocol = protocolVersion(m.req)
@@ -98,10 +106,13 @@ func (m *message) begin(ctx context.Context) {
 	if params := m.req.GetParams(); !isNil(params) {
 		m.info.Meta = params.GetMeta()
 		m.info.Target = target(params)
+		responses, state := answers(params)
+		m.retry = len(responses) > 0 || state != ""
+		m.info.Retry = m.retry
 	}
 	m.end = chain.MessageEnd{Message: &m.info, Outcome: chain.MessageOK}
 	if stale(m.req) {
-		ctx = valueless{ctx}
+		ctx = fresh(ctx)
 	}
 	m.ctx = m.snapshot.MessageStart(ctx, &m.info)
 }
@@ -126,6 +137,9 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 	}
 	start := time.Now()
 	res, err := m.handle(handlerCtx, m.method, m.req, m.next, m.note)
+	if err == nil && m.peer != nil {
+		res, err = m.answer(handlerCtx, res)
+	}
 	m.end.Stages.Handler = time.Since(start)
 	switch {
 	case err == error(errPanicked):
@@ -135,7 +149,7 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 	case err != nil:
 		m.end.Outcome = chain.MessageError
 	}
-	if err != nil && m.opts.ScrubErrors {
+	if err != nil && m.opts.ScrubErrors && !m.sending {
 		m.logger.Warn("handler failed", "method", m.method, "message", m.info.ID, "err", err)
 		err = scrubbed(err)
 	}
@@ -147,7 +161,7 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 
 func (m *message) interceptRequest() error {
 	params := m.req.GetParams()
-	res, err := m.execute(core.PhaseRequest, core.Receiving, params, &m.end.Stages.Request, (*paramsApplier)(m))
+	res, err := m.execute(core.PhaseRequest, params, &m.end.Stages.Request, (*paramsApplier)(m))
 	if err != nil {
 		return err
 	}
@@ -159,7 +173,7 @@ func (m *message) interceptRequest() error {
 
 func (m *message) interceptResponse(handled mcp.Result) (mcp.Result, error) {
 	m.handled = handled
-	res, err := m.execute(core.PhaseResponse, core.Sending, handled, &m.end.Stages.Response, (*resultApplier)(m))
+	res, err := m.execute(core.PhaseResponse, handled, &m.end.Stages.Response, (*resultApplier)(m))
 	if err != nil {
 		return nil, err
 	}
@@ -171,24 +185,20 @@ func (m *message) interceptResponse(handled mcp.Result) (mcp.Result, error) {
 
 // execute encodes a payload and runs one phase on it. Its error is what the
 // caller is told.
-func (m *message) execute(phase core.Phase, dir core.Direction, v any, times *chain.PhaseTimes,
+func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	applier chain.Applier,
 ) (*chain.Result, error) {
 	start := time.Now()
 	payload, err := m.encode(v)
 	times.Marshal = time.Since(start)
 	if err != nil {
-		m.stopped(phase, err)
-		return nil, abortError(err)
+		return nil, m.refused(phase, err)
 	}
 	times.PayloadSize = len(payload)
 	m.original = payload
-	if !m.provided {
-		m.context, m.provided = m.provide(m.ctx, m.req, m.info.Start), true
-	}
 	m.chainReq = chain.Request{
-		Event: m.method, Phase: phase, Direction: dir, Payload: payload, Disposable: true,
-		MessageID: m.info.ID, Protocol: m.protocol, Context: m.context, Applier: applier,
+		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Disposable: true,
+		MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: m.invocationContext(), Applier: applier,
 	}
 	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)
 	if res != nil {
@@ -197,14 +207,22 @@ func (m *message) execute(phase core.Phase, dir core.Direction, v any, times *ch
 		times.Mutators = res.Times.Mutators - res.Times.Apply
 	}
 	if err != nil {
-		m.stopped(phase, err)
-		return nil, abortError(err)
+		return nil, m.refused(phase, err)
 	}
 	return res, nil
 }
 
-// stopped records that the chain stopped the message.
-func (m *message) stopped(phase core.Phase, err error) {
+// invocationContext returns what all phases share.
+func (m *message) invocationContext() core.InvocationContext {
+	if !m.provided {
+		m.context, m.provided = m.provide(m.ctx, m.req, m.info.Start), true
+	}
+	return m.context
+}
+
+// refused records that the chain stopped the message and returns what the
+// caller is told.
+func (m *message) refused(phase core.Phase, err error) error {
 	m.end.Outcome, m.end.Phase = outcomeOf(err), phase
 	level := slog.LevelWarn
 	switch m.end.Outcome {
@@ -214,12 +232,15 @@ func (m *message) stopped(phase core.Phase, err error) {
 		level = slog.LevelDebug // any client can bring this about at will
 	}
 	m.logger.Log(m.ctx, level, "message stopped", "method", m.method, "phase", phase, "message", m.info.ID, "err", err)
+	return abortError(err)
 }
 
 // target returns what the params name: a tool, a prompt or a resource.
 func target(params mcp.Params) string {
 	switch p := params.(type) {
 	case *mcp.CallToolParamsRaw:
+		return p.Name
+	case *mcp.CallToolParams:
 		return p.Name
 	case *mcp.GetPromptParams:
 		return p.Name

@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Options configures [Receiving]. The zero value is ready to use.
+// Options configures [Receiving] and [Sending]. The zero value is ready to use.
 type Options struct {
 	// ContextProvider says on whose behalf a message travels. It is called
 	// once per intercepted message and must judge by req alone: its token,
@@ -35,10 +35,10 @@ type Options struct {
 }
 
 // provide fills the invocation context of a message.
-func (r *receiver) provide(ctx context.Context, req mcp.Request, start time.Time) core.InvocationContext {
+func (g *gate) provide(ctx context.Context, req mcp.Request, start time.Time) core.InvocationContext {
 	var c core.InvocationContext
-	if r.opts.ContextProvider != nil {
-		c = r.opts.ContextProvider(ctx, req)
+	if g.opts.ContextProvider != nil {
+		c = g.opts.ContextProvider(ctx, req)
 	} else if extra := req.GetExtra(); extra != nil && extra.TokenInfo != nil && extra.TokenInfo.UserID != "" {
 		c.Principal = &core.Principal{Type: "user", ID: extra.TokenInfo.UserID}
 	}
@@ -83,14 +83,29 @@ func protocolVersion(req mcp.Request) string {
 }
 
 // stale reports whether the context's values are those of another request: on
-// a stateful HTTP session they belong to the one that opened the session.
-func stale(req mcp.Request) bool { return req.GetExtra() != nil && sessionID(req) != "" }
+// a stateful HTTP session of a server they belong to the one that opened it.
+func stale(req mcp.Request) bool {
+	s, ok := req.GetSession().(*mcp.ServerSession)
+	return ok && s != nil && s.ID() != ""
+}
 
-// valueless is a context without the values of the one in it.
-type valueless struct{ context.Context }
+// fresh returns ctx without stale values. What a server starts while it
+// handles a request keeps what interceptors and observers of that request saw.
+func fresh(ctx context.Context) context.Context {
+	if clean, ok := ctx.Value(cleanKey{}).(context.Context); ok {
+		return valuesOf{ctx, clean}
+	}
+	return valuesOf{ctx, context.Background()}
+}
 
-// Value returns nil: the values are somebody else's.
-func (valueless) Value(any) any { return nil }
+// valuesOf is a context with the values of another.
+type valuesOf struct {
+	context.Context
+	values context.Context
+}
+
+// Value returns the other context's value.
+func (c valuesOf) Value(key any) any { return c.values.Value(key) }
 
 // both is a context with the values of the one in it and, where that has none,
 // of another: the SDK's handlers need what the SDK put there.
@@ -99,8 +114,14 @@ type both struct {
 	behind context.Context
 }
 
+// cleanKey finds the context in a both.
+type cleanKey struct{}
+
 // Value returns the context's value, or the one behind it.
 func (c both) Value(key any) any {
+	if key == (cleanKey{}) {
+		return c.Context
+	}
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}

@@ -19,11 +19,11 @@ const maxScratch = 1 << 20
 
 // encode writes params or a result as the SDK would. The bytes are new: only
 // the encoder's scratch is reused. Raw parts are validated on the way.
-func (r *receiver) encode(v any) (json.RawMessage, error) {
+func (g *gate) encode(v any) (json.RawMessage, error) {
 	if isNil(v) {
 		return nil, nil
 	}
-	buf, ok := r.scratch.Get().(*bytes.Buffer)
+	buf, ok := g.scratch.Get().(*bytes.Buffer)
 	if !ok {
 		buf = new(bytes.Buffer)
 	}
@@ -31,7 +31,7 @@ func (r *receiver) encode(v any) (json.RawMessage, error) {
 	err := core.EncodeTo(buf, v)
 	out := json.RawMessage(bytes.Clone(buf.Bytes()))
 	if buf.Cap() <= maxScratch {
-		r.scratch.Put(buf)
+		g.scratch.Put(buf)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("middleware: encode %T: %w", v, err)
@@ -54,30 +54,54 @@ var errRetarget = errors.New("changes what the request is for")
 // applyParams makes a request with the mutated params. The old request and its
 // params stay as they are: others may hold them.
 func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
-	old := reflect.ValueOf(m.req).Elem()
-	fresh := reflect.New(old.Type())
-	fresh.Elem().Set(old)
-	field := fresh.Elem().FieldByName("Params")
-	if !field.IsValid() || field.Kind() != reflect.Pointer {
+	params := newParams(m.req)
+	if params == nil {
 		return chain.Applied{}, fmt.Errorf("params of %s cannot be replaced", m.method)
 	}
-	params := reflect.New(field.Type().Elem())
 	restored, err := restore(m.original, payload, nil)
 	if err != nil {
 		return chain.Applied{}, err
 	}
-	going, err := m.decodeFresh(restored, params.Interface())
+	going, err := m.decodeFresh(restored, params)
 	if err != nil {
 		return chain.Applied{}, err
 	}
-	field.Set(params)
-	req := fresh.Interface().(mcp.Request)
-	retargeted := target(req.GetParams()) != m.info.Target
+	retargeted := target(params) != m.info.Target
 	if retargeted && !m.opts.AllowRetarget {
 		return chain.Applied{}, errRetarget
 	}
-	m.applied = req
+	m.applied = withParams(m.req, params)
 	return chain.Applied{Payload: going, Revalidate: retargeted}, nil
+}
+
+// newParams returns new params of the request's type, or nil where that cannot
+// be told: on the sending side, params that are absent have none.
+func newParams(req mcp.Request) mcp.Params {
+	field := reflect.ValueOf(req).Elem().FieldByName("Params")
+	if !field.IsValid() {
+		return nil
+	}
+	t := field.Type()
+	if t.Kind() == reflect.Interface {
+		if field.IsNil() {
+			return nil
+		}
+		t = field.Elem().Type()
+	}
+	if t.Kind() != reflect.Pointer {
+		return nil
+	}
+	params, _ := reflect.New(t.Elem()).Interface().(mcp.Params)
+	return params
+}
+
+// withParams returns a copy of the request that has other params.
+func withParams(req mcp.Request, params mcp.Params) mcp.Request {
+	old := reflect.ValueOf(req).Elem()
+	changed := reflect.New(old.Type())
+	changed.Elem().Set(old)
+	changed.Elem().FieldByName("Params").Set(reflect.ValueOf(params))
+	return changed.Interface().(mcp.Request)
 }
 
 // applyResult makes a result from a mutated payload. The old one stays as it
@@ -124,8 +148,8 @@ func (m *message) decodeFresh(payload json.RawMessage, v any) (json.RawMessage, 
 }
 
 // decode reads a payload into a new value. The SDK keeps numbers in _meta as
-// float64, and its users expect them so; everywhere else digits are kept. A
-// tool's structured content stays raw JSON, as tools themselves return it.
+// float64, and its users expect them so; everywhere else digits are kept.
+// Arguments and structured content stay raw JSON.
 func decode(payload json.RawMessage, v any) error {
 	if err := core.Decode(payload, v); err != nil {
 		return err
@@ -143,8 +167,15 @@ func decode(payload json.RawMessage, v any) error {
 			holder.SetMeta(plain)
 		}
 	}
-	if call, ok := v.(*mcp.CallToolResult); ok && call.StructuredContent != nil {
-		call.StructuredContent = json.RawMessage(bytes.Clone(valueOf(members, "structuredContent")))
+	switch v := v.(type) {
+	case *mcp.CallToolResult:
+		if v.StructuredContent != nil {
+			v.StructuredContent = json.RawMessage(bytes.Clone(valueOf(members, "structuredContent")))
+		}
+	case *mcp.CallToolParams:
+		if v.Arguments != nil {
+			v.Arguments = json.RawMessage(bytes.Clone(valueOf(members, "arguments")))
+		}
 	}
 	return nil
 }
