@@ -169,7 +169,7 @@ func (j *auditJob) run(a *auditor) Outcome {
 	err := errDropped
 	if a.ctx.Err() == nil {
 		ended, stop := mergeEnd(ctx, a.ctx)
-		answer, err = j.step.guard.do(ended, j.step.auditTimeout, j.step.headRoom, false, &j.inv, j.step.invoke)
+		answer, err = j.step.guard.do(ended, j.step.entry.Type, j.step.auditTimeout, j.step.headRoom, false, &j.inv, j.step.invoke)
 		stop()
 	}
 	if a.ctx.Err() != nil {

@@ -88,6 +88,9 @@ type Chain struct {
 
 	snapshot atomic.Pointer[Snapshot]
 	ids      messageIDs
+	refresh  sync.Mutex    // held by one Refresh at a time, outside mu
+	done     chan struct{} // closed when Close has ended
+	ended    error         // what Close returned; set before done is closed
 
 	mu        sync.Mutex
 	hosts     []*hosted
@@ -123,6 +126,7 @@ func New(opts *Options) (*Chain, error) {
 		return nil, fmt.Errorf("chain: a timeout is over %v", core.MaxTimeout)
 	}
 	c.audit = newAuditor(&c.opts)
+	c.done = make(chan struct{})
 	c.ids.init()
 	if c.opts.Observer != nil {
 		c.observers = append(c.observers, &c.opts.Observer)
@@ -181,11 +185,12 @@ func (c *Chain) addHost(hd *hosted, bindings []Binding) error {
 		hd.bindings = b.Bindings() // the newest: changes are followed from here on
 	}
 	c.hosts = append(c.hosts, hd)
-	if err := c.compile(); err != nil {
+	s, err := c.build()
+	if err != nil {
 		c.hosts = c.hosts[:len(c.hosts)-1]
-		_ = c.compile()
-		return err
+		return err // nothing of it was ever live
 	}
+	c.snapshot.Store(s)
 	return nil
 }
 
@@ -205,6 +210,8 @@ func (c *Chain) follow(hd *hosted, b Binder) {
 // listed keeps what it listed before, and an interceptor with a fault is
 // present and failing.
 func (c *Chain) Refresh(ctx context.Context) error {
+	c.refresh.Lock() // or else an older list could replace a newer one
+	defer c.refresh.Unlock()
 	c.mu.Lock()
 	hosts := slices.Clone(c.hosts)
 	closed := c.closed
@@ -224,7 +231,9 @@ func (c *Chain) Refresh(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, hd := range hosts {
-		if lists[i] != nil {
+		if b, ok := hd.host.(Binder); ok {
+			hd.bindings = b.Bindings() // it may have changed since
+		} else if lists[i] != nil {
 			hd.bindings = lists[i]
 		}
 	}
@@ -285,7 +294,7 @@ func (c *Chain) Entries() []Entry {
 	steps := c.snapshot.Load().steps
 	out := make([]Entry, len(steps))
 	for i, st := range steps {
-		out[i] = *st.entry
+		out[i] = st.entry.clone()
 		out[i].Health.Abandoned = st.guard.Abandoned()
 		out[i].Health.AuditQueued, out[i].Health.AuditDropped = st.lane.health()
 	}
@@ -321,7 +330,8 @@ func (c *Chain) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil
+		<-c.done
+		return c.ended
 	}
 	c.closed = true
 	hosts := c.hosts
@@ -333,11 +343,13 @@ func (c *Chain) Close() error {
 	for _, hd := range hosts {
 		hd.stop()
 	}
+	defer close(c.done)
 	errs := []error{c.audit.close()}
 	for _, hd := range hosts {
 		if err := hd.host.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))
 		}
 	}
-	return errors.Join(errs...)
+	c.ended = errors.Join(errs...)
+	return c.ended
 }

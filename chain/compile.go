@@ -13,10 +13,19 @@ import (
 	"github.com/headgate-mcp/headgate/core"
 )
 
-// compile makes a snapshot of hosts, overrides and observers and swaps it in.
-// It joins the faults of entries; an entry with a fault is compiled to fail.
-// c.mu is held.
+// compile makes a snapshot of hosts, overrides and observers and swaps it in,
+// unless the chain is closed and stays so. It joins the faults of entries; an
+// entry with a fault is compiled to fail. c.mu is held.
 func (c *Chain) compile() error {
+	if c.closed {
+		return ErrClosed
+	}
+	s, err := c.build()
+	c.snapshot.Store(s)
+	return err
+}
+
+func (c *Chain) build() (*Snapshot, error) {
 	s := &Snapshot{chain: c}
 	for _, o := range c.observers {
 		s.observers = append(s.observers, *o)
@@ -38,8 +47,7 @@ func (c *Chain) compile() error {
 		}
 	}
 	s.compile()
-	c.snapshot.Store(s)
-	return errors.Join(errs...)
+	return s, errors.Join(errs...)
 }
 
 func (c *Chain) newStep(host string, b *Binding, order int) *step {

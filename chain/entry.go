@@ -135,6 +135,15 @@ func newEntry(host string, d core.Descriptor, o Overrides, timeout time.Duration
 	return e
 }
 
+// clone returns a copy that shares nothing with the policy.
+func (e *Entry) clone() Entry {
+	out := *e
+	out.Descriptor = e.Descriptor.Clone()
+	out.Overrides = e.Overrides.clone()
+	out.Effective.Hooks = core.ExpandHooks(e.Effective.Hooks)
+	return out
+}
+
 // runs reports whether the interceptor sees messages of the event in the
 // phase. Narrowed hooks are held against the declared ones each time a plan is
 // made, so that they cannot widen what a host has since withdrawn.

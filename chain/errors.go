@@ -106,10 +106,10 @@ func reasonOf(t core.Type, err error) Reason {
 	switch {
 	case errors.Is(err, ErrTimeout):
 		return ReasonTimeout
-	case errors.As(err, &panicked), errors.Is(err, ErrGoexit):
-		return ReasonPanic
 	case errors.Is(err, core.ErrMalformed), errors.Is(err, ErrUnfit), errors.Is(err, ErrPayloadWritten):
 		return ReasonMalformed
+	case errors.As(err, &panicked), errors.Is(err, ErrGoexit):
+		return ReasonPanic
 	case errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):
 		return ReasonOverload
 	case errors.Is(err, errCallerGone):

@@ -158,7 +158,7 @@ func absent(payload []byte) bool {
 
 // finish settles status, payload and error.
 func (x *execution) finish() error {
-	if cause := x.ctx.Err(); cause != nil && x.abort == nil {
+	if x.ctx.Err() != nil && x.abort == nil && x.plan.blocking {
 		// Gone, perhaps while nothing was waited for: nobody wants the answer.
 		x.abort = &AbortError{Phase: x.req.Phase, Reason: ReasonCancelled, Err: errCallerGone}
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // MaxAbandoned is how many invokes of one interceptor may run on past their
-// deadlines. Beyond it an invoke fails at once.
+// deadlines. Beyond it an invoke fails at once. Invokes that begin together are
+// not counted against each other.
 const MaxAbandoned = 64
 
 // A Guard limits one interceptor, wherever it is called from: it counts the
@@ -30,17 +31,18 @@ func (g *Guard) Full() bool { return g.abandoned.Load() >= MaxAbandoned }
 // time even if invoke ignores it. A panic, a Goexit and a passed deadline
 // are errors. A timeout of zero or less means none, and then invoke runs on
 // the caller's goroutine, as it does if inline is set; a Goexit cannot be
-// contained there.
-func (g *Guard) Do(ctx context.Context, timeout time.Duration, inline bool, inv *core.Invocation,
+// contained there. The answer is checked to be one of an interceptor of type
+// kind.
+func (g *Guard) Do(ctx context.Context, kind core.Type, timeout time.Duration, inline bool, inv *core.Invocation,
 	invoke func(context.Context, *core.Invocation) (core.Answer, error),
 ) (core.Answer, error) {
-	return g.do(ctx, timeout, 0, inline, inv, invoke)
+	return g.do(ctx, kind, timeout, 0, inline, inv, invoke)
 }
 
-func (g *Guard) do(ctx context.Context, timeout, headRoom time.Duration, inline bool, inv *core.Invocation,
+func (g *Guard) do(ctx context.Context, kind core.Type, timeout, headRoom time.Duration, inline bool, inv *core.Invocation,
 	invoke func(context.Context, *core.Invocation) (core.Answer, error),
 ) (core.Answer, error) {
-	f := &flight{guard: g, invoke: invoke, inv: *inv}
+	f := &flight{guard: g, kind: kind, invoke: invoke, inv: *inv}
 	f.prepare(ctx, timeout, headRoom, time.Time{})
 	if inline || timeout <= 0 {
 		f.runInline()
@@ -64,6 +66,7 @@ func (g *Guard) do(ctx context.Context, timeout, headRoom time.Duration, inline 
 type flight struct {
 	callContext
 	guard   *Guard
+	kind    core.Type
 	invoke  func(context.Context, *core.Invocation) (core.Answer, error)
 	inv     core.Invocation
 	landing chan<- int // takes place when the flight has landed
@@ -88,9 +91,10 @@ type flight struct {
 
 // States of a flight.
 const (
-	flying int32 = iota
-	landed
-	abandoned
+	flying    int32 = iota
+	landed          // it has ended, and is or was waited for
+	orphaned        // its caller has gone; its deadline is still to come
+	abandoned       // it runs on past its deadline
 )
 
 // prepare sets the flight's clock and context. The earlier of timeout, with its
@@ -111,13 +115,23 @@ func (f *flight) prepare(parent context.Context, timeout, headRoom time.Duration
 func (f *flight) run() {
 	defer func() {
 		f.conclude(recover())
-		if f.state.CompareAndSwap(flying, landed) {
+		switch {
+		case f.state.CompareAndSwap(flying, landed):
 			f.landing <- f.place
-			return
+		case !f.state.CompareAndSwap(orphaned, landed):
+			f.guard.abandoned.Add(-1)
 		}
-		f.guard.abandoned.Add(-1)
 	}()
+	f.serve()
+}
+
+// serve runs the handler and checks its answer, which may run code of the
+// handler's too.
+func (f *flight) serve() {
 	f.answer, f.err = f.invoke(&f.callContext, &f.inv)
+	if f.err == nil {
+		f.answer, f.err = f.answer.Checked(f.kind)
+	}
 	f.returned = true
 }
 
@@ -126,8 +140,7 @@ func (f *flight) runInline() {
 	f.selfEnding = true
 	defer f.release()
 	defer func() { f.conclude(recover()) }()
-	f.answer, f.err = f.invoke(&f.callContext, &f.inv)
-	f.returned = true
+	f.serve()
 }
 
 // conclude turns whatever ended the handler into answer and error.
@@ -146,17 +159,36 @@ func (f *flight) conclude(panicked any) {
 	}
 }
 
-// abandon gives the flight up with a cause, unless it has landed.
+// abandon gives the flight up with a cause, unless it has landed. A handler is
+// counted only once its deadline has passed: a caller that gives up early says
+// nothing about the handler, and must not be able to use up the guard.
 func (f *flight) abandon(cause error) bool {
-	// Counted before the swap: the handler may end, and count down, at once.
-	f.guard.abandoned.Add(1)
-	if !f.state.CompareAndSwap(flying, abandoned) {
-		f.guard.abandoned.Add(-1)
+	to := orphaned
+	if cause == errDeadline {
+		to = abandoned
+		// Counted before the swap: the handler may end, and count down, at once.
+		f.guard.abandoned.Add(1)
+	}
+	if !f.state.CompareAndSwap(flying, to) {
+		if to == abandoned {
+			f.guard.abandoned.Add(-1)
+		}
 		return false
+	}
+	if to == orphaned && !f.deadline.IsZero() {
+		time.AfterFunc(time.Until(f.deadline), f.overdue)
 	}
 	f.settled = cause
 	f.cancel(cause)
 	return true
+}
+
+// overdue counts an orphan that has not ended by its deadline.
+func (f *flight) overdue() {
+	f.guard.abandoned.Add(1)
+	if !f.state.CompareAndSwap(orphaned, abandoned) {
+		f.guard.abandoned.Add(-1)
+	}
 }
 
 // A waiter owns flights and waits for them on one goroutine. Its zero value is

@@ -107,16 +107,16 @@ func TestGuardDo(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var g chain.Guard
-		answer, err := g.Do(t.Context(), time.Second, false, inv, call(ct.Allow))
+		answer, err := g.Do(t.Context(), core.TypeValidation, time.Second, false, inv, call(ct.Allow))
 		require.NoError(t, err)
 		assert.True(t, answer.Validation.Valid)
 
-		_, err = g.Do(t.Context(), time.Second, false, inv, call(ct.Deaf(time.Minute)))
+		_, err = g.Do(t.Context(), core.TypeValidation, time.Second, false, inv, call(ct.Deaf(time.Minute)))
 		require.ErrorIs(t, err, chain.ErrTimeout)
 		assert.Equal(t, 1, g.Abandoned())
 
 		var panicked *chain.PanicError
-		_, err = g.Do(t.Context(), 0, false, inv, func(context.Context, *core.Invocation) (core.Answer, error) { panic("secret") })
+		_, err = g.Do(t.Context(), core.TypeValidation, 0, false, inv, func(context.Context, *core.Invocation) (core.Answer, error) { panic("secret") })
 		require.ErrorAs(t, err, &panicked)
 		assert.Contains(t, string(panicked.Stack), "TestGuardDo")
 		time.Sleep(time.Hour)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/headgate-mcp/headgate/core"
@@ -13,8 +14,7 @@ import (
 // A mutation is the mutators' stage of an execution.
 type mutation struct {
 	*execution
-	scratch    []byte // what the next mutator is handed; equal to payload if not nil
-	modified   []int  // the outcomes that changed the payload, in order
+	modified   []int // the outcomes that changed the payload, in order
 	revalidate bool
 }
 
@@ -30,20 +30,22 @@ func (m *mutation) run() bool {
 			return false
 		}
 	}
-	if len(m.modified) == 0 || m.req.Applier == nil || m.applied(m.payload) == nil {
+	if len(m.modified) == 0 || m.req.Applier == nil {
 		return true
 	}
-	m.blame()
+	if m.applied(m.payload) != nil {
+		m.blame()
+	} else if !m.stopped() {
+		return true
+	}
 	m.payload, m.mutated = before, false
 	return false
 }
 
 // step runs one active mutator.
 func (m *mutation) step(st *step) bool {
-	if m.scratch == nil {
-		m.scratch = bytes.Clone(m.payload)
-	}
-	f := m.newFlight(st, m.scratch)
+	// A copy for each: a handler may keep it, and write to it when its time is over.
+	f := m.newFlight(st, bytes.Clone(m.payload))
 	if f == nil {
 		return m.judge(&m.res.Results[len(m.res.Results)-1])
 	}
@@ -56,9 +58,6 @@ func (m *mutation) step(st *step) bool {
 	out := m.land(f, nil)
 	if st.failOpen {
 		m.spend(out.Duration)
-	}
-	if f.settled != nil || !bytes.Equal(m.scratch, m.payload) {
-		m.scratch = nil // the handler has it still, or wrote to it
 	}
 	if out.Action == ActionModify {
 		m.take(f.slot, out)
@@ -96,7 +95,7 @@ func (m *mutation) take(slot int, out *Outcome) {
 	if bytes.Equal(next, m.payload) {
 		return
 	}
-	m.payload, m.scratch, m.mutated = next, nil, true
+	m.payload, m.mutated = next, true
 	// A result of our own: the handler may keep and reuse the one it returned.
 	out.Mutation = &core.MutationResult{Modified: true, Payload: next, Info: out.Mutation.Info}
 	m.modified = append(m.modified, slot)
@@ -112,10 +111,17 @@ func (m *mutation) applied(payload []byte) error {
 	return err
 }
 
-func (m *mutation) apply(payload []byte) (Applied, error) {
+// apply contains panics: decoders of the message's own types may have some for
+// payloads that they do not expect.
+func (m *mutation) apply(payload []byte) (a Applied, err error) {
 	start := time.Now()
-	defer func() { m.res.Times.Apply += time.Since(start) }()
-	a, err := m.req.Applier.Apply(payload)
+	defer func() {
+		m.res.Times.Apply += time.Since(start)
+		if v := recover(); v != nil {
+			a, err = Applied{}, fmt.Errorf("%w: %w", ErrUnfit, &PanicError{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	a, err = m.req.Applier.Apply(payload)
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}

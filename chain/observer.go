@@ -28,7 +28,8 @@ type Observer interface {
 // A Preparer is an [Observer] that wants a value of its own for each entry,
 // made when a plan is made, so that nothing is looked up per message.
 type Preparer interface {
-	// Prepare returns the value that the entry's invokes carry as Handle.
+	// Prepare returns the value that the entry's invokes carry as Handle. It
+	// must not call the chain, which is being changed.
 	Prepare(e *Entry) any
 }
 

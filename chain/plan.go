@@ -34,8 +34,10 @@ type step struct {
 type plan struct {
 	validators []*step // by name
 	mutators   []*step // by priority, then name
-	// active counts the validators that can block.
-	active int
+	// active counts the validators that can block; blocking says that some
+	// interceptor can, mutators included.
+	active   int
+	blocking bool
 	// copies says that the payload outlives the validators: mutators, audit
 	// or the caller's own use follow.
 	copies bool
@@ -63,6 +65,7 @@ func newPlan(steps []*step, event string, phase core.Phase) *plan {
 
 func (p *plan) add(st *step) {
 	p.copies = p.copies || st.audit || st.entry.Type == core.TypeMutation
+	p.blocking = p.blocking || !st.audit
 	p.bounded = p.bounded || st.entry.Compat != nil
 	if st.entry.Type == core.TypeMutation {
 		p.mutators = append(p.mutators, st)

@@ -19,6 +19,10 @@ type Request struct {
 	// Payload is the bare params or result as JSON. Nil and null mean none;
 	// interceptors then see {}. Execute reads it and never writes to it.
 	Payload json.RawMessage
+	// Unreadable is why there is no payload, if it could not be encoded. Each
+	// interceptor then fails with it: active ones as their policy says, audit
+	// ones without any effect.
+	Unreadable error
 	// Disposable gives Payload up: validators may be handed it without a copy.
 	// A caller that sets it must not use Payload any more, and must not trust
 	// FinalPayload's bytes unless Mutated is set.
@@ -192,12 +196,9 @@ type Outcome struct {
 	Duration  time.Duration
 }
 
-// judge fills in what an answer or a failure comes to. It is the one place
+// judge fills in what a checked answer or a failure comes to. It is the one place
 // that holds the policy of what stops a message.
 func (o *Outcome) judge(answer core.Answer, err error) {
-	if err == nil {
-		err = answer.Check(o.Entry.Type)
-	}
 	if err != nil {
 		o.fail(err)
 		return

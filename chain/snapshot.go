@@ -87,6 +87,9 @@ func (s *Snapshot) Hooked(event string, phase core.Phase) bool {
 	return s.plan(event, phase) != nil
 }
 
+// Closed reports whether the chain was closed: what was hooked is refused.
+func (s *Snapshot) Closed() bool { return s.closed }
+
 // Observed reports whether anybody watches.
 func (s *Snapshot) Observed() bool { return len(s.observers) > 0 }
 

@@ -55,6 +55,7 @@ func (x *execution) launchValidators() {
 	}
 	for _, f := range flights {
 		if f.step.inline {
+			f.prepare(f.ctx, f.timeout, f.step.headRoom, x.limit) // its time begins now
 			f.runInline()
 		}
 	}
@@ -103,8 +104,8 @@ func (x *execution) judgeValidators(outs []Outcome) bool {
 // stopped reports whether the phase ended for a reason that is no
 // interceptor's: the caller gave up, or the phase ran out of time.
 func (x *execution) stopped() bool {
-	if x.abort != nil {
-		return true
+	if x.abort != nil || !x.plan.blocking {
+		return x.abort != nil // what only audits cannot stop a message for want of time
 	}
 	if x.ctx.Err() != nil {
 		x.abort = &AbortError{Phase: x.req.Phase, Reason: ReasonCancelled, Err: errCallerGone}
@@ -165,7 +166,7 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 	if skip == nil && st.guard.Full() {
 		skip = ErrTooManyAbandoned
 	}
-	f := &flight{guard: st.guard, invoke: st.invoke, step: st}
+	f := &flight{guard: st.guard, kind: st.entry.Type, invoke: st.invoke, step: st}
 	f.inv = x.invocation(st, payload)
 	if checkWrites && st.entry.Type == core.TypeValidation {
 		f.inv.Payload = bytes.Clone(payload)
@@ -185,8 +186,8 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 
 // allowance returns how long the step may take, or why it must not run.
 func (x *execution) allowance(st *step) (time.Duration, error) {
-	if x.plan.bounded && !st.entry.Compat.Allows(x.req.Protocol) {
-		return 0, errCompat
+	if err := x.excluded(st); err != nil {
+		return 0, err
 	}
 	if !st.failOpen || x.budget < 0 {
 		return st.timeout, nil
@@ -198,6 +199,14 @@ func (x *execution) allowance(st *step) (time.Duration, error) {
 		return x.budget, nil
 	}
 	return st.timeout, nil
+}
+
+// excluded says why the step cannot run on this message, whatever its mode.
+func (x *execution) excluded(st *step) error {
+	if x.plan.bounded && !st.entry.Compat.Allows(x.req.Protocol) {
+		return errCompat
+	}
+	return x.req.Unreadable
 }
 
 // spend takes time from what fail-open interceptors may use.
@@ -279,13 +288,12 @@ func (x *execution) handOver(st *step) {
 		ctx: context.WithoutCancel(x.ctx), step: st, observers: x.snapshot.observers,
 		call: x.newInvoke(st, len(payload)), inv: x.invocation(st, payload),
 	}
-	skip := error(nil)
-	if x.plan.bounded && !st.entry.Compat.Allows(x.req.Protocol) {
-		skip = errCompat
-	} else if x.snapshot.chain.opts.InlineAudit {
+	skip := x.excluded(st)
+	if skip == nil && x.snapshot.chain.opts.InlineAudit {
 		x.inline = append(x.inline, j)
 		return
-	} else if !st.lane.submit(j) {
+	}
+	if skip == nil && !st.lane.submit(j) {
 		skip = errDropped
 	}
 	if skip != nil {

@@ -33,9 +33,9 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// decodePlain is [Decode] with numbers as float64, for configurations and
+// DecodePlain is [Decode] with numbers as float64, for configurations and
 // claims: a handler sees the same types whichever way it is reached.
-func decodePlain(data []byte, v any) error {
+func DecodePlain(data []byte, v any) error {
 	if err := checkKeys(data, v); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func hook(phase core.Phase, events ...string) core.Hook {
 	return core.Hook{Events: events, Phase: phase}
 }
 
-// The numbers are the rows of semantics.md 3.4.
+// The numbers are the rows of doc/CONFORMANCE.md 3.4.
 func TestHookMatches(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hook   core.Hook
@@ -86,7 +86,7 @@ func TestNeverIntercepted(t *testing.T) {
 	}
 }
 
-// The numbers are the rows of semantics.md 3.5.
+// The numbers are the rows of doc/CONFORMANCE.md 3.5.
 func TestHookCovers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		declared, override core.Hook

@@ -73,8 +73,7 @@ func (v Validator) answer(ctx context.Context, inv *Invocation) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
-	a := Answer{Validation: res}
-	return a, a.Check(TypeValidation)
+	return Answer{Validation: res}.Checked(TypeValidation)
 }
 
 func (m Mutator) answer(ctx context.Context, inv *Invocation) (Answer, error) {
@@ -82,8 +81,7 @@ func (m Mutator) answer(ctx context.Context, inv *Invocation) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	a := Answer{Mutation: res}
-	return a, a.Check(TypeMutation)
+	return Answer{Mutation: res}.Checked(TypeMutation)
 }
 
 // CheckInterceptor joins all faults of an interceptor: nil, no handler, and
@@ -113,6 +111,8 @@ func Call(ctx context.Context, i Interceptor, inv *Invocation) (Answer, error) {
 type Answer struct {
 	Validation *ValidationResult
 	Mutation   *MutationResult
+
+	checked Type // the type that the answer was checked for
 }
 
 // ErrMalformed is wrapped by errors about an answer that is missing or does
@@ -121,15 +121,36 @@ var ErrMalformed = errors.New("malformed result")
 
 // Check says whether the answer is one that an interceptor of type t may give.
 func (a Answer) Check(t Type) error {
+	_, err := a.Checked(t)
+	return err
+}
+
+// Checked returns the answer as it is to be used, if it is one that an
+// interceptor of type t may give: free data in it has become plain JSON
+// values, so that nothing of the handler's runs when it is looked at later. It
+// may run that data's own encoders; an answer is checked once.
+func (a Answer) Checked(t Type) (out Answer, err error) {
 	switch {
+	case a.checked == t && t != "":
+		return a, nil
 	case t == TypeValidation && a.Validation != nil && a.Mutation == nil:
-		return a.Validation.check()
+		if err = a.Validation.check(); err == nil {
+			out.Validation, err = a.Validation.plain()
+		}
 	case t == TypeMutation && a.Mutation != nil && a.Validation == nil:
-		return a.Mutation.check()
+		if err = a.Mutation.check(); err == nil {
+			out.Mutation, err = a.Mutation.plain()
+		}
 	case a.Validation == nil && a.Mutation == nil:
-		return fmt.Errorf("%w: no %s result", ErrMalformed, t)
+		err = fmt.Errorf("%w: no %s result", ErrMalformed, t)
+	default:
+		err = fmt.Errorf("%w: not a %s result", ErrMalformed, t)
 	}
-	return fmt.Errorf("%w: not a %s result", ErrMalformed, t)
+	if err != nil {
+		return Answer{}, err
+	}
+	out.checked = t
+	return out, nil
 }
 
 // isObject reports whether data is one valid JSON object.

@@ -121,6 +121,11 @@ type Descriptor struct {
 	Metadata
 }
 
+// Clone returns a copy that shares nothing with d.
+func (d Descriptor) Clone() Descriptor {
+	return Descriptor{Type: d.Type, Metadata: d.Metadata.normalized()}
+}
+
 // MarshalJSON writes a list entry as in SEP-2624: what has its default value
 // is left out and phases are expanded.
 func (d Descriptor) MarshalJSON() ([]byte, error) {

@@ -177,7 +177,7 @@ func TestMetadataMatches(t *testing.T) {
 	assert.False(t, (&core.Metadata{}).Matches("a", request))
 }
 
-// The shapes of semantics.md 2.1, byte for byte.
+// The shapes of doc/CONFORMANCE.md 2.1, byte for byte.
 func TestDescriptorWrites(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in   core.Descriptor

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-mcp/headgate/core"
 )
 
-// The numbers are the rows of semantics.md 3.4.
+// The numbers are the rows of doc/CONFORMANCE.md 3.4.
 func TestPriorityJSON(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in                string

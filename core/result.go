@@ -91,14 +91,37 @@ func (r *ValidationResult) check() error {
 			return fmt.Errorf("%w: message %d: unknown severity %q", ErrMalformed, i, clip(string(m.Severity)))
 		}
 	}
+	return nil
+}
+
+// plain returns a copy in which free data has become plain JSON values. What
+// cannot be written would be no answer over the wire, so it is none here.
+func (r *ValidationResult) plain() (*ValidationResult, error) {
 	if r.Info == nil && r.Suggestions == nil {
+		return r, nil
+	}
+	out := *r
+	if err := plainCopy(r.Info, &out.Info); err != nil {
+		return nil, err
+	}
+	if err := plainCopy(r.Suggestions, &out.Suggestions); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// plainCopy gives free data the form that it would have after a trip over the
+// wire.
+func plainCopy[T map[string]any | []Suggestion](from T, to *T) error {
+	if from == nil {
 		return nil
 	}
-	// What cannot be written would be no answer over the wire, so it is none here.
-	if _, err := json.Marshal(struct {
-		I map[string]any
-		S []Suggestion
-	}{r.Info, r.Suggestions}); err != nil {
+	raw, err := Encode(from)
+	if err == nil {
+		*to = nil
+		err = Decode(raw, to)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: info or suggestions: %v", ErrMalformed, err)
 	}
 	return nil
@@ -134,10 +157,17 @@ func (r *MutationResult) check() error {
 	if r.Modified && firstByte(r.Payload) == 'n' {
 		return fmt.Errorf("%w: payload is null", ErrMalformed)
 	}
-	if r.Info != nil {
-		if _, err := json.Marshal(r.Info); err != nil {
-			return fmt.Errorf("%w: info: %v", ErrMalformed, err)
-		}
-	}
 	return nil
+}
+
+// plain is the same for a mutator's free data.
+func (r *MutationResult) plain() (*MutationResult, error) {
+	if r.Info == nil {
+		return r, nil
+	}
+	out := *r
+	if err := plainCopy(r.Info, &out.Info); err != nil {
+		return nil, err
+	}
+	return &out, nil
 }

@@ -95,7 +95,7 @@ func (r *InvokeRequest) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(w.Config) > 0 {
-		if err := decodePlain(w.Config, &out.Config); err != nil {
+		if err := DecodePlain(w.Config, &out.Config); err != nil {
 			return fmt.Errorf("core: bad config: %w", err)
 		}
 	}
@@ -111,7 +111,7 @@ func (w *wireContext) into(inv *Invocation) error {
 	c := &inv.Context
 	c.TraceID, c.SpanID, c.SessionID = w.TraceID, w.SpanID, w.SessionID
 	if len(w.Principal) > 0 {
-		if err := decodePlain(w.Principal, &c.Principal); err != nil {
+		if err := DecodePlain(w.Principal, &c.Principal); err != nil {
 			return fmt.Errorf("core: bad principal: %w", err)
 		}
 	}
@@ -261,7 +261,7 @@ func (r *InvokeResult) UnmarshalJSON(data []byte) error {
 		err = fmt.Errorf("%w: %w %q", ErrMalformed, ErrUnknownType, clip(string(w.Type)))
 	}
 	if err == nil {
-		err = out.Check(w.Type)
+		out.Answer, err = out.Checked(w.Type)
 	}
 	if err != nil {
 		return err

@@ -70,14 +70,32 @@ func failed(name string, phase core.Phase, timeout time.Duration, err error) *fa
 		data.TimeoutMs = float64(timeout) / float64(time.Millisecond)
 		return &fault{code: codeTimeout, message: "interceptor timeout", data: data, err: err}
 	}
-	data.Reason = "execution failed"
+	data.Reason = reasonFailed
+	var panicked *chain.PanicError
 	switch {
+	case errors.As(err, &panicked), errors.Is(err, chain.ErrGoexit):
+		data.Reason = reasonCrash
 	case errors.Is(err, core.ErrMalformed):
-		data.Reason = "malformed result"
+		data.Reason = reasonMalformed
+	case errors.Is(err, errUnsendable):
+		data.Reason = reasonTooLarge
 	case errors.Is(err, chain.ErrTooManyAbandoned), errors.Is(err, errBusy):
-		data.Reason = "overloaded"
+		data.Reason = reasonOverload
 	}
 	return &fault{code: jsonrpc.CodeInternalError, message: "interceptor execution failed", data: data, err: err}
 }
 
-var errBusy = errors.New("too many concurrent invokes")
+// The reasons of failed invokes. A session host reads them again, so that an
+// interceptor fails for the same reason wherever it runs.
+const (
+	reasonFailed    = "execution failed"
+	reasonCrash     = "crashed"
+	reasonMalformed = "malformed result"
+	reasonTooLarge  = "result too large"
+	reasonOverload  = "overloaded"
+)
+
+var (
+	errBusy       = errors.New("too many concurrent invokes")
+	errUnsendable = errors.New("result is too large or nests too deep to be sent")
+)

@@ -27,7 +27,9 @@ type Options struct {
 	Authorize func(ctx context.Context, session *mcp.ServerSession, method string) error
 	// InvokeTimeout bounds an invoke that names no timeoutMs. Zero means 5 s.
 	InvokeTimeout time.Duration
-	// MaxPayload bounds the payload of an invoke in bytes. Zero means 4 MiB.
+	// MaxPayload bounds the payload of an invoke in bytes, and what the
+	// interceptor may make of it. Zero means 4 MiB. The SDK's transports end a
+	// session over a message of more than 16 MiB.
 	MaxPayload int
 	// MaxInvokes bounds how many invokes run at once. Zero means 128.
 	MaxInvokes int
@@ -125,10 +127,6 @@ func notify(watchers []*func()) {
 	}
 }
 
-// unseen are events that messages of this stack do not reach yet: a hook on
-// one would be a guard that never fires.
-var unseen = []string{core.EventSampling, core.EventElicitation, core.EventRoots}
-
 // warn points out hooks that can never fire.
 func (e *Extension) warn(added []*registered) {
 	for _, r := range added {
@@ -151,17 +149,8 @@ func idle(event string, phase core.Phase) string {
 		return "patterns do not match notifications: name them"
 	case event == "*/request" && phase == core.PhaseResponse, event == "*/response" && phase == core.PhaseRequest:
 		return "this pattern is for the other phase"
-	case onlyUnseen(one):
-		return "messages that a server starts do not pass the receiving middleware"
 	}
 	return ""
-}
-
-// onlyUnseen reports whether the hook matches an unseen event and no other one
-// that MCP knows.
-func onlyUnseen(h core.Hook) bool {
-	known := slices.DeleteFunc(core.StandardMethods(), func(method string) bool { return !h.Matches(method, h.Phase) })
-	return len(known) > 0 && !slices.ContainsFunc(known, func(method string) bool { return !slices.Contains(unseen, method) })
 }
 
 // Chain returns a chain that runs the extension's interceptors by direct

@@ -225,12 +225,12 @@ func TestHandlersThatFail(t *testing.T) {
 		logged      string
 	}{
 		"an error":                          {ct.Validator("x", ct.Fail(errors.New(secret))), "execution failed", secret},
-		"a panic":                           {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { panic(secret) }), "execution failed", secret},
-		"a panic on the caller's goroutine": {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { panic(secret) }, ct.Inline), "execution failed", secret},
+		"a panic":                           {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { panic(secret) }), "crashed", secret},
+		"a panic on the caller's goroutine": {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { panic(secret) }, ct.Inline), "crashed", secret},
 		"a handler that ends its goroutine": {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) {
 			runtime.Goexit()
 			return nil, nil
-		}), "execution failed", "Goexit"},
+		}), "crashed", "Goexit"},
 		"row 87: a timeout of its own making": {ct.Validator("x", ct.Fail(fmt.Errorf("%s: %w", secret, context.DeadlineExceeded))), "execution failed", secret},
 		"no result":                           {ct.Validator("x", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { return nil, nil }), "malformed result", "no validation result"},
 		"no mutation":                         {mutates(nil), "malformed result", "no mutation result"},
@@ -288,7 +288,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// Invokes that were given up and still run are limited, whoever asked for them.
+// Invokes that were given up and still run are limited, those of clients apart
+// from those of chains.
 func TestAbandonedInvokesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(2 * time.Hour) })
@@ -302,7 +303,7 @@ func TestAbandonedInvokesAreLimited(t *testing.T) {
 		}
 		p.refused(p.ask("interceptor/invoke", invocation(``)), -32603, `{"interceptor":"x","phase":"request","reason":"overloaded"}`)
 		_, err = ch.Execute(t.Context(), &chain.Request{Event: "tools/call", Phase: core.PhaseRequest, Direction: core.Receiving})
-		require.ErrorIs(t, err, chain.ErrTooManyAbandoned)
+		require.ErrorIs(t, err, chain.ErrTimeout, "clients do not use up what chains have")
 	})
 }
 

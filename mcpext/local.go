@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -19,7 +20,13 @@ import (
 // is there for those who want each invoke to be a message. It follows later
 // changes. Close ends its session; ctx bounds the set-up only.
 func (e *Extension) LocalChain(ctx context.Context, opts *chain.Options) (*chain.Chain, error) {
-	h, err := e.dial(ctx)
+	return e.localChain(ctx, opts, nil)
+}
+
+// localChain is LocalChain with a tap on the messages to and from the private
+// server.
+func (e *Extension) localChain(ctx context.Context, opts *chain.Options, tap func(jsonrpc.Message)) (*chain.Chain, error) {
+	h, err := e.dial(ctx, tap)
 	if err != nil {
 		return nil, err
 	}
@@ -35,21 +42,25 @@ func (e *Extension) LocalChain(ctx context.Context, opts *chain.Options) (*chain
 
 // A localHost is an extension behind a session in memory.
 type localHost struct {
-	chain.Host // over the session
-	extension  *Extension
-	server     *mcp.ServerSession
+	*sessionHost
+	extension *Extension
+	server    *mcp.ServerSession
+	unwatch   func()
 
 	mu       sync.Mutex
 	bindings []chain.Binding
+
+	watchMu sync.Mutex // serialises calls of changed
+	changed func()     // the chain's; nil if there is none
 }
 
 var _ chain.Binder = (*localHost)(nil)
 
 // dial serves the extension on a private server and connects to it. There is
 // nobody to authorize and nothing to limit: the only client is here.
-func (e *Extension) dial(ctx context.Context) (*localHost, error) {
+func (e *Extension) dial(ctx context.Context, tap func(jsonrpc.Message)) (*localHost, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "headgate-local", Version: "1"}, nil)
-	private := &service{extension: e, maxPayload: math.MaxInt, maxInvokes: math.MaxInt64}
+	private := &service{extension: e, private: true, maxPayload: math.MaxInt, maxInvokes: math.MaxInt64}
 	if err := private.register(server); err != nil {
 		return nil, err
 	}
@@ -57,7 +68,7 @@ func (e *Extension) dial(ctx context.Context) (*localHost, error) {
 	if err := RegisterSendingMethods(client); err != nil {
 		return nil, err
 	}
-	clientEnd, serverEnd := newPipes()
+	clientEnd, serverEnd := newPipes(tap)
 	// The session outlives the call that opens it, and handlers must not find
 	// that call's values in their contexts.
 	ss, err := server.Connect(context.Background(), serverEnd, nil)
@@ -70,13 +81,29 @@ func (e *Extension) dial(ctx context.Context) (*localHost, error) {
 		return nil, fmt.Errorf("mcpext: local client: %w", errors.Join(err, ss.Close()))
 	}
 	h := &localHost{
-		Host:      NewSessionHost(cs, &SessionOptions{MaxPayload: math.MaxInt, Logger: e.opts.Logger}),
-		extension: e, server: ss,
+		sessionHost: newSessionHost(cs, &SessionOptions{MaxPayload: math.MaxInt, Logger: e.opts.Logger}),
+		extension:   e, server: ss,
 	}
+	h.local = true
+	// Watched before it is listed, so that no change falls in between.
+	h.unwatch = e.watch(h.follow)
 	if err := h.relist(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
+}
+
+// follow lists again after a change of the extension and passes it on. What
+// cannot be listed is bound all the same, to be present and failing.
+func (h *localHost) follow() {
+	if err := h.relist(context.Background()); err != nil {
+		h.logger.Warn("local interceptors not listed", "err", err)
+	}
+	h.watchMu.Lock()
+	defer h.watchMu.Unlock()
+	if h.changed != nil {
+		h.changed()
+	}
 }
 
 // relist reads the list over the session. The lock is held meanwhile, so that
@@ -86,29 +113,28 @@ func (h *localHost) relist(ctx context.Context) error {
 	defer h.mu.Unlock()
 	list, err := h.List(ctx)
 	if err != nil {
-		return err
+		list, _ = (&host{h.extension}).List(ctx) // never fails
 	}
 	h.bindings = make([]chain.Binding, len(list))
 	for i, d := range list {
-		h.bindings[i] = chain.Binding{
-			Descriptor: d,
-			Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
-				return h.Invoke(ctx, d.Name, inv)
-			},
-			CheckConfig: h.extension.checkConfig(d.Name),
-			HeadRoom:    headRoom,
-		}
+		h.bindings[i] = h.bind(d)
 	}
-	return nil
+	return err
 }
 
-// checkConfig returns the check of an interceptor's configurations; nil for
-// one that is gone.
-func (e *Extension) checkConfig(name string) func(map[string]any) error {
-	if r := e.registry.Load().byName[name]; r != nil {
-		return r.checkConfig
+// bind returns the binding of a listed interceptor. One that is gone meanwhile
+// has nothing to check and fails.
+func (h *localHost) bind(d core.Descriptor) chain.Binding {
+	b := chain.Binding{
+		Descriptor: d, HeadRoom: headRoom,
+		Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
+			return h.Invoke(ctx, d.Name, inv)
+		},
 	}
-	return nil
+	if r := h.extension.registry.Load().byName[d.Name]; r != nil {
+		b.CheckConfig, b.Guard = r.checkConfig, &r.guard
+	}
+	return b
 }
 
 // Bindings returns what was listed last.
@@ -118,17 +144,21 @@ func (h *localHost) Bindings() []chain.Binding {
 	return h.bindings
 }
 
-// Watch lists again after each change of the extension.
+// Watch has changed called after each change of the extension, when the list
+// has been read again.
 func (h *localHost) Watch(changed func()) (stop func()) {
-	return h.extension.watch(func() {
-		if err := h.relist(context.Background()); err != nil {
-			h.extension.logger.Warn("local interceptors not listed", "err", err)
-		}
-		changed()
-	})
+	h.watchMu.Lock()
+	defer h.watchMu.Unlock()
+	h.changed = changed
+	return func() {
+		h.watchMu.Lock()
+		defer h.watchMu.Unlock()
+		h.changed = nil
+	}
 }
 
 // Close ends the session from both ends.
 func (h *localHost) Close() error {
-	return errors.Join(h.Host.Close(), h.server.Wait())
+	h.unwatch()
+	return errors.Join(h.sessionHost.Close(), h.server.Wait())
 }

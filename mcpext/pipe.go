@@ -15,6 +15,7 @@ import (
 type pipe struct {
 	in   <-chan jsonrpc.Message
 	out  chan<- jsonrpc.Message
+	tap  func(jsonrpc.Message) // is shown what this end writes; nil for nobody
 	done *pipeEnd
 }
 
@@ -29,12 +30,13 @@ var (
 	_ mcp.Connection = (*pipe)(nil)
 )
 
-// newPipes returns the two ends of a transport.
-func newPipes() (client, server *pipe) {
+// newPipes returns the two ends of a transport. The tap, if any, is shown each
+// message before it is handed over.
+func newPipes(tap func(jsonrpc.Message)) (client, server *pipe) {
 	// Some room spares a writer the wait for the reader's turn.
 	up, down := make(chan jsonrpc.Message, 16), make(chan jsonrpc.Message, 16)
 	done := &pipeEnd{closed: make(chan struct{})}
-	return &pipe{in: down, out: up, done: done}, &pipe{in: up, out: down, done: done}
+	return &pipe{in: down, out: up, tap: tap, done: done}, &pipe{in: up, out: down, tap: tap, done: done}
 }
 
 // Connect returns the pipe itself.
@@ -54,6 +56,9 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // Write hands a message over.
 func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
+	if p.tap != nil {
+		p.tap(m)
+	}
 	select {
 	case p.out <- m:
 		return nil

@@ -24,7 +24,8 @@ type registered struct {
 	core.Descriptor
 	interceptor core.Interceptor
 	schema      *jsonschema.Resolved // nil takes any configuration
-	guard       chain.Guard
+	guard       chain.Guard          // in chains
+	wireGuard   chain.Guard          // of interceptor/invoke: its callers must not use up the other
 }
 
 // register checks an interceptor and prepares what does not change any more.

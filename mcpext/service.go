@@ -18,6 +18,9 @@ type service struct {
 	authorize  func(ctx context.Context, session *mcp.ServerSession, method string) error // nil lets everybody in
 	maxPayload int
 	maxInvokes int64
+	// private says that the only caller is this process: its word is taken,
+	// and what it is sent cannot end the session.
+	private bool
 
 	invokes atomic.Int64 // under way
 }
@@ -75,6 +78,9 @@ func (s *service) serveInvoke(ctx context.Context, ss *mcp.ServerSession, params
 		return nil, s.refuse(core.MethodInvoke, failed(r.Name, params.Phase, 0, errBusy))
 	}
 	defer s.invokes.Add(-1)
+	if who := params.Context.Principal; s.private && who != nil {
+		who.Asserted = params.Meta[metaAsserted] == true
+	}
 	res, f := s.invoke(ctx, r, &params.InvokeRequest)
 	if f != nil {
 		return nil, s.refuse(core.MethodInvoke, f)
@@ -135,8 +141,12 @@ func (s *service) invoke(ctx context.Context, r *registered, req *core.InvokeReq
 	if timeout == 0 {
 		timeout = s.extension.opts.InvokeTimeout
 	}
+	guard := &r.wireGuard
+	if s.private {
+		guard = &r.guard // it is a chain that calls
+	}
 	start := time.Now()
-	answer, err := r.guard.Do(ctx, timeout, r.Inline, &inv, r.invoke)
+	answer, err := guard.Do(ctx, r.Type, timeout, r.Inline, &inv, r.invoke)
 	if err != nil {
 		return nil, failed(r.Name, inv.Phase, timeout, err)
 	}
@@ -149,7 +159,30 @@ func (s *service) invoke(ctx context.Context, r *registered, req *core.InvokeReq
 	res.InvokeResult = core.InvokeResult{
 		Interceptor: r.Name, Type: r.Type, Phase: inv.Phase, Duration: time.Since(start), Answer: answer,
 	}
+	if res.body, err = s.write(&res.InvokeResult); err != nil {
+		return nil, failed(r.Name, inv.Phase, timeout, err)
+	}
 	return res, nil
+}
+
+// resultRoom is what a result may have beside a payload.
+const resultRoom = 1 << 20
+
+// write writes a result if it can be sent without harm to the session: the
+// SDK's client ends it over a frame that is too deep or too large for it, and
+// its server never answers with what cannot be written.
+func (s *service) write(res *core.InvokeResult) ([]byte, error) {
+	if m := res.Mutation; !s.private && m != nil && len(m.Payload) > s.maxPayload+resultRoom {
+		return nil, errUnsendable // not worth writing
+	}
+	body, err := res.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	if !s.private && (len(body) > s.maxPayload+resultRoom || core.Depth(body) > maxDepth) {
+		return nil, errUnsendable
+	}
+	return body, nil
 }
 
 // admit asks Options.Authorize. A refusal looks the same for all reasons.

@@ -19,9 +19,10 @@ type SessionOptions struct {
 	// Prefix is put before the names that the host lists, so that two hosts
 	// can have interceptors of the same name. Empty keeps names as they are.
 	Prefix string
-	// MaxPayload bounds the payload of one invoke in bytes: the peer may end
-	// the session over a message that is too large for it. Zero means 3 MiB,
-	// which leaves room below the 4 MiB that go-sdk's HTTP servers take.
+	// MaxPayload bounds what one invoke sends, in bytes: the payload, nearly
+	// always, with configuration and context. The peer may end the session over
+	// a message that is too large for it. Zero means 3 MiB, which leaves room
+	// below the 4 MiB that go-sdk's HTTP servers take.
 	MaxPayload int
 	// Logger takes warnings about what is skipped in a list. Nil logs nothing.
 	Logger *slog.Logger
@@ -32,10 +33,12 @@ const defaultSessionPayload = 3 << 20
 // Errors of a session host.
 var (
 	// ErrPayloadTooLarge is wrapped by failures of invokes that were not sent
-	// since their payload is larger or deeper than the session can carry.
+	// since they are larger or nest deeper than the session can carry.
 	ErrPayloadTooLarge = errors.New("payload too large for the session")
 
-	errBadList = errors.New("interceptors/list does not come to an end")
+	errBadList    = errors.New("interceptors/list does not come to an end")
+	errHostClosed = errors.New("the session was closed on this side")
+	errStillOpen  = errors.New("mcpext: the session does not close")
 )
 
 // maxPages bounds a list that never ends.
@@ -46,6 +49,11 @@ type sessionHost struct {
 	session *mcp.ClientSession
 	opts    SessionOptions
 	logger  *slog.Logger
+	// local says that the other end is in this process and believes this one.
+	local bool
+
+	life context.Context // ended by Close
+	end  context.CancelFunc
 }
 
 var _ interface {
@@ -62,7 +70,12 @@ var _ interface {
 // Payloads that could end the session are refused before they are sent, and
 // whatever goes wrong on the way is a failure of the interceptor.
 func NewSessionHost(session *mcp.ClientSession, opts *SessionOptions) chain.Host {
+	return newSessionHost(session, opts)
+}
+
+func newSessionHost(session *mcp.ClientSession, opts *SessionOptions) *sessionHost {
 	h := &sessionHost{session: session}
+	h.life, h.end = context.WithCancel(context.Background())
 	if opts != nil {
 		h.opts = *opts
 	}
@@ -145,22 +158,80 @@ func (h *sessionHost) read(raw json.RawMessage) (core.Descriptor, bool) {
 
 // Invoke sends interceptor/invoke.
 func (h *sessionHost) Invoke(ctx context.Context, name string, inv *core.Invocation) (core.Answer, error) {
-	if err := h.carries(inv.Payload); err != nil {
+	params, err := h.params(ctx, name, inv)
+	if err != nil {
 		return core.Answer{}, err
 	}
-	// Params of its own for each call: the SDK writes _meta into them.
-	params := &InvokeParams{InvokeRequest: core.InvokeRequest{
-		Name: name[len(h.opts.Prefix):], Timeout: peerTimeout(ctx), Invocation: *inv,
-	}}
+	// The SDK's Close waits for calls under way; ours ends them.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.life, cancel)()
 	res, err := mcp.CallCustomMethod[*InvokeParams, *InvokeResult](ctx, h.session, core.MethodInvoke, params)
-	var wire *jsonrpc.Error
-	switch {
-	case errors.As(err, &wire) && wire.Code == codeTimeout:
-		return core.Answer{}, fmt.Errorf("%w: %w", chain.ErrTimeout, err)
-	case err != nil:
-		return core.Answer{}, err
+	if err != nil {
+		return core.Answer{}, h.failure(err)
 	}
 	return res.Answer, nil
+}
+
+// params returns what an invoke sends, for this call alone: the SDK writes
+// _meta into it. It is written here, so that all of it can be measured.
+func (h *sessionHost) params(ctx context.Context, name string, inv *core.Invocation) (*InvokeParams, error) {
+	if len(inv.Payload) > h.opts.MaxPayload { // not worth writing
+		return nil, tooLarge(len(inv.Payload), h.opts.MaxPayload)
+	}
+	p := &InvokeParams{InvokeRequest: core.InvokeRequest{
+		Name: name[len(h.opts.Prefix):], Timeout: peerTimeout(ctx), Invocation: *inv,
+	}}
+	if who := inv.Context.Principal; h.local && who != nil && who.Asserted {
+		p.Meta = mcp.Meta{metaAsserted: true}
+	}
+	var err error
+	if p.body, err = p.InvokeRequest.MarshalJSON(); err != nil {
+		return nil, err
+	}
+	levels := maxDepth
+	if h.local {
+		levels++ // frames are not read as such
+	}
+	switch {
+	case len(p.body) > h.opts.MaxPayload:
+		return nil, tooLarge(len(p.body), h.opts.MaxPayload)
+	case core.Depth(p.body) > levels:
+		return nil, fmt.Errorf("%w: more than %d levels deep", ErrPayloadTooLarge, levels)
+	}
+	return p, nil
+}
+
+func tooLarge(size, most int) error {
+	return fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, size, most)
+}
+
+// failure returns what a call's error means for the chain. Of what the peer
+// says, one word counts.
+func (h *sessionHost) failure(err error) error {
+	if h.life.Err() != nil {
+		return errHostClosed
+	}
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
+		return err
+	}
+	if wire.Code == codeTimeout {
+		return fmt.Errorf("%w: %w", chain.ErrTimeout, err)
+	}
+	var data errorData
+	if json.Unmarshal(wire.Data, &data) != nil {
+		return err
+	}
+	switch data.Reason {
+	case reasonMalformed:
+		return fmt.Errorf("%w: %w", core.ErrMalformed, err)
+	case reasonOverload:
+		return fmt.Errorf("%w: %w", chain.ErrTooManyAbandoned, err)
+	case reasonCrash:
+		return &chain.PanicError{Value: err}
+	}
+	return err
 }
 
 // headRoom is how much longer than its timeout an invoke is waited for.
@@ -185,20 +256,25 @@ func peerTimeout(ctx context.Context) time.Duration {
 	return min(timeout, core.MaxTimeout)
 }
 
-// Frames that go-sdk reads nest at most 1,000 deep; the payload stands two
-// levels down in one.
-const maxDepth = 1000 - 2
+// maxDepth is how deep the params or the result of a message may nest: go-sdk
+// reads frames of 1,000 levels, and these stand one level down.
+const maxDepth = 1000 - 1
 
-// carries says whether a payload can be sent without harm to the session.
-func (h *sessionHost) carries(payload []byte) error {
-	if len(payload) > h.opts.MaxPayload {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, len(payload), h.opts.MaxPayload)
+// closePatience bounds Close. The SDK gives a child process 15 s to end.
+const closePatience = 16 * time.Second
+
+// Close ends the invokes under way and closes the session. It does not wait
+// for ever on a peer that has gone silent.
+func (h *sessionHost) Close() error {
+	h.end()
+	closed := make(chan error, 1)
+	go func() { closed <- h.session.Close() }()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-timer.C:
+		return errStillOpen
 	}
-	if core.Depth(payload) > maxDepth {
-		return fmt.Errorf("%w: more than %d levels deep", ErrPayloadTooLarge, maxDepth)
-	}
-	return nil
 }
-
-// Close closes the session.
-func (h *sessionHost) Close() error { return h.session.Close() }

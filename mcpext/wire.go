@@ -2,6 +2,7 @@ package mcpext
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/headgate-mcp/headgate/core"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,6 +32,8 @@ type InvokeParams struct {
 	mcp.ParamsBase
 	core.InvokeRequest
 
+	// body is InvokeRequest, written; nil if it has not been.
+	body []byte
 	// fault is what was wrong with params that came over the wire. Reading
 	// them never fails, since the SDK would quote the whole payload to the
 	// caller and in its logs; the handler answers instead.
@@ -41,8 +44,14 @@ type metaOnly struct {
 	Meta mcp.Meta `json:"_meta,omitempty"`
 }
 
+// metaAsserted is a member of _meta: the principal was asserted already. It is
+// read where the sender is this process.
+const metaAsserted = "io.github.headgate-mcp/asserted"
+
 // MarshalJSON writes the request's members and _meta.
-func (p *InvokeParams) MarshalJSON() ([]byte, error) { return withMeta(p.InvokeRequest, p.Meta) }
+func (p *InvokeParams) MarshalJSON() ([]byte, error) {
+	return withMeta(p.body, p.InvokeRequest, p.Meta)
+}
 
 // UnmarshalJSON reads the params. What is wrong with them is kept for the
 // method's handler to answer.
@@ -59,10 +68,13 @@ func (p *InvokeParams) UnmarshalJSON(data []byte) error {
 type InvokeResult struct {
 	core.InvokeResult
 	mcp.ResultBase
+
+	// body is the embedded result, written; nil if it has not been.
+	body []byte
 }
 
 // MarshalJSON writes the flat form with type first and _meta last.
-func (r *InvokeResult) MarshalJSON() ([]byte, error) { return withMeta(r.InvokeResult, r.Meta) }
+func (r *InvokeResult) MarshalJSON() ([]byte, error) { return withMeta(r.body, r.InvokeResult, r.Meta) }
 
 // UnmarshalJSON reads a result; see [core.InvokeResult].
 func (r *InvokeResult) UnmarshalJSON(data []byte) error {
@@ -74,17 +86,22 @@ func (r *InvokeResult) UnmarshalJSON(data []byte) error {
 }
 
 // withMeta writes v, an object with at least one member, and puts _meta last.
-func withMeta(v json.Marshaler, meta mcp.Meta) ([]byte, error) {
-	body, err := v.MarshalJSON()
-	if err != nil || len(meta) == 0 {
-		return body, err
+// If body is not nil it is v, written before.
+func withMeta(body []byte, v json.Marshaler, meta mcp.Meta) ([]byte, error) {
+	if body == nil {
+		var err error
+		if body, err = v.MarshalJSON(); err != nil {
+			return nil, err
+		}
+	}
+	if len(meta) == 0 {
+		return body, nil
 	}
 	m, err := core.Encode(metaOnly{meta})
 	if err != nil {
 		return nil, err
 	}
-	body = append(body[:len(body)-1], ',')
-	return append(body, m[1:]...), nil
+	return slices.Concat(body[:len(body)-1], []byte{','}, m[1:]), nil
 }
 
 // RegisterSendingMethods lets the client call interceptors/list and

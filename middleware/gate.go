@@ -28,10 +28,12 @@ type gate struct {
 	notes   noteQueues
 	embeds  atomic.Pointer[embeds]
 	key     [32]byte // of embedded ids
+
+	versions []string // that this SDK speaks
 }
 
 func newGate(ch *chain.Chain, opts *Options, sending bool) *gate {
-	g := &gate{chain: ch, sending: sending}
+	g := &gate{chain: ch, sending: sending, versions: mcp.SupportedProtocolVersions()}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -109,7 +111,12 @@ func (g *gate) handle(ctx context.Context, method string, req mcp.Request, next 
 		}
 	}()
 	res, err = next(ctx, method, req)
-	if err != nil {
+	switch {
+	case err != nil && isNil(err):
+		// A nil pointer in the interface: the SDK would die of asking it.
+		g.logger.Error("handler returned a nil error that is not nil", "method", method)
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: textInternal}
+	case err != nil:
 		return nil, err
 	}
 	if note {

@@ -28,6 +28,9 @@ type message struct {
 	info     chain.Message
 	end      chain.MessageEnd
 	ctx      context.Context // for interceptors and observers
+	stale    bool            // the SDK's context has somebody else's values
+	clean    valuesOf        // that context without them
+	merged   both            // what the handler gets
 	context  core.InvocationContext
 	provided bool // context is made, with the first phase that runs
 	protocol string
@@ -57,14 +60,25 @@ func (a *resultApplier) Apply(payload json.RawMessage) (chain.Applied, error) {
 
 // run takes the message through both phases and the handler between them.
 func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
+		v := recover()
+		switch {
+		case v != nil:
 			m.logger.Error("interception panicked", "method", m.method, "panic", v, "stack", string(debug.Stack()))
 			m.end.Outcome, res, err = chain.MessageFailed, nil, abortError(nil)
+		case !returned:
+			m.end.Outcome = chain.MessagePanic // runtime.Goexit: nobody is going to be answered
 		}
 		m.finish(err)
 	}()
 	m.begin(ctx)
+	res, err = m.through(ctx)
+	returned = true
+	return res, err
+}
+
+func (m *message) through(ctx context.Context) (res mcp.Result, err error) {
 	if m.rounds && m.peer == nil {
 		if err := m.interceptAnswers(); err != nil {
 			return nil, err
@@ -95,7 +109,7 @@ func (m *message) begin(ctx context.Context) {
 		ID: m.chain.NewMessageID(), Method: m.method, Direction: m.direction(core.PhaseRequest), Transport: "pipe",
 		Notification: m.note, SessionID: sessionID(m.req), Start: start,
 	}
-	m.protocol = protocolVersion(m.req)
+	m.protocol = m.protocolVersion(m.req)
 	m.info.ProtocolVersion = m.protocol
 	if extra := m.req.GetExtra(); extra != nil {
 		m.info.Transport = "tcp"
@@ -104,15 +118,16 @@ func (m *message) begin(ctx context.Context) {
 		}
 	}
 	if params := m.req.GetParams(); !isNil(params) {
-		m.info.Meta = params.GetMeta()
+		m.info.Meta = metaOf(params)
 		m.info.Target = target(params)
 		responses, state := answers(params)
 		m.retry = len(responses) > 0 || state != ""
 		m.info.Retry = m.retry
 	}
 	m.end = chain.MessageEnd{Message: &m.info, Outcome: chain.MessageOK}
-	if stale(m.req) {
-		ctx = fresh(ctx)
+	if m.stale = stale(m.req); m.stale {
+		m.clean = cleaned(ctx)
+		ctx = &m.clean
 	}
 	m.ctx = m.snapshot.MessageStart(ctx, &m.info)
 }
@@ -132,8 +147,9 @@ func (m *message) finish(err error) {
 // call runs the server's handler.
 func (m *message) call(ctx context.Context) (mcp.Result, error) {
 	handlerCtx := m.ctx
-	if stale(m.req) {
-		handlerCtx = both{m.ctx, ctx}
+	if m.stale {
+		m.merged = both{m.ctx, ctx}
+		handlerCtx = &m.merged
 	}
 	start := time.Now()
 	res, err := m.handle(handlerCtx, m.method, m.req, m.next, m.note)
@@ -189,15 +205,15 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	applier chain.Applier,
 ) (*chain.Result, error) {
 	start := time.Now()
-	payload, err := m.encode(v)
+	payload, unreadable := m.encode(v)
 	times.Marshal = time.Since(start)
-	if err != nil {
-		return nil, m.refused(phase, err)
+	if unreadable != nil {
+		m.logger.Warn("payload cannot be encoded", "method", m.method, "phase", phase, "message", m.info.ID, "err", unreadable)
 	}
 	times.PayloadSize = len(payload)
 	m.original = payload
 	m.chainReq = chain.Request{
-		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Disposable: true,
+		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Unreadable: unreadable, Disposable: true,
 		MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: m.invocationContext(), Applier: applier,
 	}
 	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)

@@ -9,8 +9,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxNotes is how many intercepted notifications of one session may wait.
-const maxNotes = 256
+// maxNotes is how many intercepted notifications of one session may wait. They
+// hold what the client sent, so that it must not be many.
+const maxNotes = 64
 
 // noteQueues run intercepted notifications off the read path: go-sdk handles
 // notifications in line, so that a slow interceptor would hold up everything
@@ -54,24 +55,43 @@ func (m *message) drop(ctx context.Context) {
 	defer func() { _ = recover() }()
 	m.begin(ctx)
 	m.end.Outcome, m.end.Phase = chain.MessageFailed, core.PhaseRequest
-	m.logger.Warn("notification dropped: queue full", "method", m.method, "message", m.info.ID)
+	m.logger.Warn("notification dropped", "method", m.method, "message", m.info.ID)
 	m.finish(nil)
 }
 
-// drain runs a session's notifications until none is left.
+// drain runs a session's notifications until none is left. A handler that ends
+// its goroutine ends this one: then another takes over.
 func (q *noteQueues) drain(session mcp.Session) {
+	empty := false
+	defer func() {
+		if !empty {
+			go q.drain(session)
+		}
+	}()
 	for {
-		q.mu.Lock()
-		list := q.waiting[session]
-		if len(list) == 0 {
-			delete(q.waiting, session)
-			q.mu.Unlock()
+		n, ok := q.next(session)
+		if !ok {
+			empty = true
 			return
 		}
-		n := list[0]
-		list[0] = note{}
-		q.waiting[session] = list[1:]
-		q.mu.Unlock()
+		if n.message.chain.Snapshot().Closed() {
+			n.message.drop(n.ctx) // nobody is left to judge it
+			continue
+		}
 		_, _ = n.message.run(n.ctx) // an abort drops it; the observers were told
 	}
+}
+
+func (q *noteQueues) next(session mcp.Session) (note, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.waiting[session]
+	if len(list) == 0 {
+		delete(q.waiting, session)
+		return note{}, false
+	}
+	n := list[0]
+	list[0] = note{}
+	q.waiting[session] = list[1:]
+	return n, true
 }

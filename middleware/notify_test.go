@@ -123,7 +123,7 @@ func TestNotificationQueueIsBounded(t *testing.T) {
 		mu.Lock()
 		dropped := outcomes[chain.MessageFailed]
 		mu.Unlock()
-		assert.InDelta(t, 400-256, dropped, 2)
+		assert.InDelta(t, 400-64, dropped, 2)
 		close(release)
 		synctest.Wait()
 		mu.Lock()

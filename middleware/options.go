@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/headgate-mcp/headgate/core"
@@ -13,9 +14,9 @@ import (
 type Options struct {
 	// ContextProvider says on whose behalf a message travels. It is called
 	// once per intercepted message and must judge by req alone: its token,
-	// headers and session. On a stateful HTTP session go-sdk's contexts carry
-	// the values of the request that opened the session, for ever; these are
-	// not visible in ctx. A zero Timestamp and an empty SessionID are filled
+	// headers and session. go-sdk's contexts carry the values of whatever opened
+	// the session, for ever, so ctx shows values only where there is no session
+	// (stateless HTTP) and on clients. A zero Timestamp and an empty SessionID are filled
 	// in. If it panics the message is refused.
 	//
 	// Nil means: the principal is the user of the request's verified bearer
@@ -66,32 +67,57 @@ func sessionID(req mcp.Request) string {
 	return ""
 }
 
-// protocolVersion returns the MCP version that the request speaks, if known.
-func protocolVersion(req mcp.Request) string {
-	// On the typed nil that stands for absent params of a custom method the
-	// SDK's own look-up panics.
-	if isNil(req.GetParams()) {
-		if s, ok := req.GetSession().(*mcp.ServerSession); ok && s != nil && s.InitializeParams() != nil {
-			return s.InitializeParams().ProtocolVersion
+// firstModern is the first version that each request names in its _meta. It
+// has no session that could have agreed on another.
+const firstModern = "2026-07-28"
+
+// protocolVersion returns the MCP version that the request speaks; empty if
+// that is not known for sure. A client may claim any version: what counts is
+// what the SDK acts on, which is _meta's word if it is a version without
+// sessions that this SDK knows, or else the version that the session asked
+// for, if that is one that could be agreed on.
+func (g *gate) protocolVersion(req mcp.Request) string {
+	if params := req.GetParams(); !isNil(params) {
+		v, _ := metaOf(params)[mcp.MetaKeyProtocolVersion].(string)
+		if v >= firstModern && slices.Contains(g.versions, v) {
+			return v
 		}
+	}
+	var v string
+	switch s := req.GetSession().(type) {
+	case *mcp.ServerSession:
+		if s != nil && s.InitializeParams() != nil {
+			v = s.InitializeParams().ProtocolVersion
+		}
+	case *mcp.ClientSession:
+		if s != nil && s.InitializeResult() != nil {
+			v = s.InitializeResult().ProtocolVersion
+		}
+	}
+	if !slices.Contains(g.versions, v) {
 		return ""
 	}
-	if v, ok := req.(interface{ ProtocolVersion() string }); ok {
-		return v.ProtocolVersion()
-	}
-	return ""
+	return v
 }
 
-// stale reports whether the context's values are those of another request: on
-// a stateful HTTP session of a server they belong to the one that opened it.
+// metaOf returns the params' _meta, or nil where asking for it panics, as it
+// does for params whose embedded base is a nil pointer.
+func metaOf(params mcp.Params) (meta map[string]any) {
+	defer func() { _ = recover() }()
+	return params.GetMeta()
+}
+
+// stale reports whether the context's values may be those of another request.
+// On a server they are, unless the request is known to have come alone: on a
+// session they belong to whoever opened it.
 func stale(req mcp.Request) bool {
 	s, ok := req.GetSession().(*mcp.ServerSession)
-	return ok && s != nil && s.ID() != ""
+	return ok && (s == nil || s.ID() != "" || req.GetExtra() == nil)
 }
 
-// fresh returns ctx without stale values. What a server starts while it
+// cleaned returns ctx without stale values. What a server starts while it
 // handles a request keeps what interceptors and observers of that request saw.
-func fresh(ctx context.Context) context.Context {
+func cleaned(ctx context.Context) valuesOf {
 	if clean, ok := ctx.Value(cleanKey{}).(context.Context); ok {
 		return valuesOf{ctx, clean}
 	}

@@ -19,17 +19,22 @@ const maxScratch = 1 << 20
 
 // encode writes params or a result as the SDK would. The bytes are new: only
 // the encoder's scratch is reused. Raw parts are validated on the way.
-func (g *gate) encode(v any) (json.RawMessage, error) {
+func (g *gate) encode(v any) (out json.RawMessage, err error) {
 	if isNil(v) {
 		return nil, nil
 	}
+	defer func() {
+		if p := recover(); p != nil { // a type's own encoder
+			out, err = nil, fmt.Errorf("middleware: encode %T: panic: %v", v, p)
+		}
+	}()
 	buf, ok := g.scratch.Get().(*bytes.Buffer)
 	if !ok {
 		buf = new(bytes.Buffer)
 	}
 	buf.Reset()
-	err := core.EncodeTo(buf, v)
-	out := json.RawMessage(bytes.Clone(buf.Bytes()))
+	err = core.EncodeTo(buf, v)
+	out = bytes.Clone(buf.Bytes())
 	if buf.Cap() <= maxScratch {
 		g.scratch.Put(buf)
 	}
@@ -66,12 +71,37 @@ func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
 	if err != nil {
 		return chain.Applied{}, err
 	}
-	retargeted := target(params) != m.info.Target
+	retargeted, err := retargets(m.original, going)
+	if err != nil {
+		return chain.Applied{}, err
+	}
 	if retargeted && !m.opts.AllowRetarget {
 		return chain.Applied{}, errRetarget
 	}
 	m.applied = withParams(m.req, params)
 	return chain.Applied{Payload: going, Revalidate: retargeted}, nil
+}
+
+// retargets reports whether params say something else about what they are for.
+// Both are as the same encoder writes them.
+func retargets(before, after json.RawMessage) (bool, error) {
+	if len(before) == 0 {
+		before = json.RawMessage("{}")
+	}
+	old, err := core.Members(before)
+	if err != nil {
+		return false, err
+	}
+	now, err := core.Members(after)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range [...]string{"name", "uri", "ref"} {
+		if !bytes.Equal(valueOf(old, name), valueOf(now, name)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // newParams returns new params of the request's type, or nil where that cannot
@@ -147,37 +177,100 @@ func (m *message) decodeFresh(payload json.RawMessage, v any) (json.RawMessage, 
 	return going, nil
 }
 
-// decode reads a payload into a new value. The SDK keeps numbers in _meta as
-// float64, and its users expect them so; everywhere else digits are kept.
-// Arguments and structured content stay raw JSON.
+// decode reads a payload into a new value. Numbers in values of any type are
+// kept digit for digit, but for two: the SDK hands out those of a request's
+// _meta, and whatever is in types that are not its own, as float64, and that
+// is what handlers expect. Arguments and structured content stay raw JSON.
 func decode(payload json.RawMessage, v any) error {
-	if err := core.Decode(payload, v); err != nil {
-		return err
-	}
 	members, err := core.Members(payload)
 	if err != nil {
 		return err
 	}
-	if meta := valueOf(members, "_meta"); meta != nil {
-		var plain map[string]any
-		if err := json.Unmarshal(meta, &plain); err != nil {
-			return err
-		}
-		if holder, ok := v.(interface{ SetMeta(map[string]any) }); ok {
-			holder.SetMeta(plain)
-		}
-	}
 	switch v := v.(type) {
 	case *mcp.CallToolResult:
-		if v.StructuredContent != nil {
-			v.StructuredContent = json.RawMessage(bytes.Clone(valueOf(members, "structuredContent")))
-		}
-	case *mcp.CallToolParams:
-		if v.Arguments != nil {
-			v.Arguments = json.RawMessage(bytes.Clone(valueOf(members, "arguments")))
-		}
+		return decodeCall(members, v)
+	case mcp.Result:
+		return core.Decode(payload, v)
+	}
+	if !sdkType(v) {
+		return core.DecodePlain(payload, v)
+	}
+	if err := core.Decode(payload, v); err != nil {
+		return err
+	}
+	if call, ok := v.(*mcp.CallToolParams); ok && call.Arguments != nil {
+		call.Arguments = json.RawMessage(bytes.Clone(valueOf(members, "arguments")))
+	}
+	meta := valueOf(members, "_meta")
+	if meta == nil {
+		return nil
+	}
+	var plain map[string]any
+	if err := json.Unmarshal(meta, &plain); err != nil {
+		return err
+	}
+	if holder, ok := v.(interface{ SetMeta(map[string]any) }); ok {
+		holder.SetMeta(plain)
 	}
 	return nil
+}
+
+// sdkType reports whether v is of a type of go-sdk's own.
+func sdkType(v any) bool {
+	return reflect.TypeOf(v).Elem().PkgPath() == reflect.TypeFor[mcp.Tool]().PkgPath()
+}
+
+// decodeCall reads a tool's result. The SDK's decoder would read numbers as
+// float64 and set bounds to depth, so what it has no business with does not
+// pass through it: structured content, and _meta, of the content too.
+func decodeCall(members []core.Member, call *mcp.CallToolResult) error {
+	structured := valueOf(members, "structuredContent")
+	rest := make([]core.Member, 0, len(members))
+	for _, m := range members {
+		if m.Name != "structuredContent" {
+			rest = append(rest, m)
+		}
+	}
+	payload, err := core.JoinMembers(rest)
+	if err != nil {
+		return err
+	}
+	if err := core.Decode(payload, call); err != nil {
+		return err
+	}
+	if structured != nil && string(structured) != "null" {
+		call.StructuredContent = json.RawMessage(bytes.Clone(structured))
+	}
+	var exact struct {
+		Meta    mcp.Meta `json:"_meta"`
+		Content []struct {
+			Meta mcp.Meta `json:"_meta"`
+		} `json:"content"`
+	}
+	if err := core.Decode(payload, &exact); err != nil {
+		return err
+	}
+	call.Meta = exact.Meta
+	for i, c := range call.Content {
+		setMeta(c, exact.Content[i].Meta)
+	}
+	return nil
+}
+
+// setMeta replaces the _meta of a content block.
+func setMeta(c mcp.Content, meta mcp.Meta) {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		c.Meta = meta
+	case *mcp.ImageContent:
+		c.Meta = meta
+	case *mcp.AudioContent:
+		c.Meta = meta
+	case *mcp.ResourceLink:
+		c.Meta = meta
+	case *mcp.EmbeddedResource:
+		c.Meta = meta
+	}
 }
 
 func valueOf(members []core.Member, name string) json.RawMessage {

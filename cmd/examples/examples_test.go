@@ -2,6 +2,7 @@
 package examples_test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -86,4 +87,33 @@ func TestMutator(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Interceptors, 1)
 	assert.Contains(t, string(list.Interceptors[0]), "example/cap-count")
+}
+
+func TestRemote(t *testing.T) {
+	s := start(t, "2025-11-25", build(t, "remote"))
+	list, err := mcp.CallCustomMethod[*mcpext.ListParams, *mcpext.ListResult](t.Context(), s, core.MethodList, &mcpext.ListParams{})
+	require.NoError(t, err)
+	require.Len(t, list.Interceptors, 2)
+	invoke := func(name, payload string) core.Answer {
+		t.Helper()
+		params := &mcpext.InvokeParams{InvokeRequest: core.InvokeRequest{Name: name, Invocation: core.Invocation{
+			Event: core.EventToolsCall, Phase: core.PhaseRequest, Payload: json.RawMessage(payload),
+		}}}
+		res, err := mcp.CallCustomMethod[*mcpext.InvokeParams, *mcpext.InvokeResult](t.Context(), s, core.MethodInvoke, params)
+		require.NoError(t, err)
+		return res.Answer
+	}
+	for payload, valid := range map[string]bool{
+		`{"arguments":{"text":"-----BEGIN PRIVATE KEY-----"}}`:           false,
+		`{"arguments":{"text":"-----BEGIN PRIV\u0041TE KEY\u002d----"}}`: false,
+		`{"arguments":{"text":"a private key"}}`:                         true,
+	} {
+		assert.Equal(t, valid, invoke("remote/no-private-keys", payload).Validation.Valid, payload)
+	}
+	m := invoke("remote/trim-text", `{"name":"x","arguments":{"text":"\t a ","n":9007199254740993}}`).Mutation
+	assert.True(t, m.Modified)
+	assert.JSONEq(t, `{"name":"x","arguments":{"text":"a","n":9007199254740993}}`, string(m.Payload))
+	for _, payload := range []string{`{"arguments":{"text":"a"}}`, `{"arguments":{"text":7}}`, `{}`, `{"arguments":[]}`} {
+		assert.False(t, invoke("remote/trim-text", payload).Mutation.Modified, payload)
+	}
 }

@@ -23,6 +23,7 @@ type demoFlags struct {
 	addr    string
 	traffic float64       // requests a second; 0 means none
 	length  time.Duration // 0 means until a signal
+	hosts   []remote
 }
 
 func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
@@ -32,6 +33,7 @@ func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
 	fs.StringVar(&f.addr, "mcp", "127.0.0.1:8080", "`address` to serve MCP on, at "+endpoint)
 	fs.Float64Var(&f.traffic, "traffic", 5, "requests a second of the demo's own client; 0 for none")
 	fs.DurationVar(&f.length, "for", 0, "`duration` after which the demo ends; 0 for never")
+	fs.Func("host", "`stdio:COMMAND or URL` of a host whose interceptors run too; may be given several times", f.addHost)
 	err := fs.Parse(args)
 	switch {
 	case err != nil:
@@ -60,7 +62,7 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if err := runDemo(ctx, flags, stdout, logger); err != nil {
+	if err := runDemo(ctx, flags, stdout, stderr, logger); err != nil {
 		fmt.Fprintln(stderr, "headgate demo:", err)
 		return exitFailure
 	}
@@ -68,7 +70,7 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // runDemo serves until ctx ends or the time is up, and cleans up.
-func runDemo(ctx context.Context, f *demoFlags, stdout io.Writer, logger *slog.Logger) error {
+func runDemo(ctx context.Context, f *demoFlags, stdout, stderr io.Writer, logger *slog.Logger) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(context.WithoutCancel(ctx), "tcp", f.addr)
 	if err != nil {
@@ -87,11 +89,11 @@ func runDemo(ctx context.Context, f *demoFlags, stdout io.Writer, logger *slog.L
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := ch.Close(); err != nil {
-			logger.Warn("chain closed", "err", err)
-		}
-	}()
+	hosts := &remotes{stderr: stderr, logger: logger}
+	defer hosts.close(ch)
+	if err := hosts.add(ctx, ch, f.hosts); err != nil {
+		return err
+	}
 	url := "http://" + reachable(ln.Addr()) + endpoint
 	report.begin(url, ch.Entries())
 

@@ -113,8 +113,8 @@ func TestDemoOverHTTP(t *testing.T) {
 			assert.Equal(t, exitOK, code)
 			assert.Empty(t, stderr)
 			for _, want := range []string{
-				"block-destructive  validation  active  request of tools/call",
-				"redact-pii         mutation    active  response of tools/call, resources/read",
+				"block-destructive  validation  active  local  request of tools/call",
+				"redact-pii         mutation    active  local  response of tools/call, resources/read",
 				"injection-scan     validation  audit",
 				"blocked  tools/call delete_records   by block-destructive, request",
 				"changed  tools/call get_customer     by redact-pii, stamp-response",

@@ -26,6 +26,8 @@ type report struct {
 	quit  chan struct{}
 	done  chan struct{}
 
+	begun bool // written before quit is closed, read after it
+
 	requests, blocked, changed, suspected, unprinted atomic.Int64
 }
 
@@ -56,7 +58,9 @@ func (r *report) print() {
 			for len(r.lines) > 0 {
 				fmt.Fprintln(r.out, <-r.lines)
 			}
-			fmt.Fprint(r.out, r.summary())
+			if r.begun {
+				fmt.Fprint(r.out, r.summary())
+			}
 			return
 		}
 	}
@@ -81,12 +85,13 @@ func (r *report) say(format string, args ...any) {
 
 // begin prints what runs where.
 func (r *report) begin(url string, entries []chain.Entry) {
+	r.begun = true
 	var b strings.Builder
 	fmt.Fprintf(&b, "MCP server at %s\n\n", url)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "INTERCEPTOR\tTYPE\tMODE\tHOOKS")
+	fmt.Fprintln(w, "INTERCEPTOR\tTYPE\tMODE\tHOST\tHOOKS")
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Name, e.Type, e.Effective.Mode, hooks(e.Effective.Hooks))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Name, e.Type, e.Effective.Mode, e.Host, hooks(e.Effective.Hooks))
 	}
 	_ = w.Flush() // a Builder takes everything
 	r.say("%s", b.String())

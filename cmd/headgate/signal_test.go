@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/mcpext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -54,6 +59,62 @@ func TestSignals(t *testing.T) {
 		require.ErrorAs(t, <-ended, &exit)
 		assert.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal())
 	})
+}
+
+// TestStuckHosts closes hosts that do not want to end: the demo's five seconds
+// hold for them, too.
+func TestStuckHosts(t *testing.T) {
+	t.Run("a child that is stopped", func(t *testing.T) {
+		r, ch := &remotes{stderr: io.Discard, logger: discardLogger()}, newTestChain(t)
+		require.NoError(t, r.add(t.Context(), ch, []remote{{flag: "stdio:", command: []string{buildRemote(t)}}}))
+		require.NoError(t, r.children[0].Process.Signal(syscall.SIGSTOP))
+		began := time.Now()
+		r.close(ch)
+		assert.Less(t, time.Since(began), closePatience)
+		require.NotNil(t, r.children[0].ProcessState, "it is gone")
+		assert.False(t, r.children[0].ProcessState.Success())
+	})
+	t.Run("a web server that does not answer", func(t *testing.T) {
+		release := make(chan struct{})
+		url := stuckHost(t, release)
+		r, ch := &remotes{stderr: io.Discard, logger: discardLogger()}, newTestChain(t)
+		require.NoError(t, r.add(t.Context(), ch, []remote{{flag: url}}))
+		child := exec.Command("sleep", "60") // one whose turn to be closed does not come
+		require.NoError(t, child.Start())
+		r.children = append(r.children, child)
+		began := time.Now()
+		r.close(ch)
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.EqualError(t, child.Wait(), "signal: killed")
+		close(release)
+		require.NoError(t, ch.Close())
+	})
+}
+
+// stuckHost serves interceptors over HTTP, with sessions that end only when
+// they are released.
+func stuckHost(t *testing.T, release <-chan struct{}) string {
+	t.Helper()
+	ext := mcpext.New(nil)
+	require.NoError(t, ext.AddInterceptor(stampResponse(time.Now)))
+	server := mcp.NewServer(&mcp.Implementation{Name: "stuck", Version: "1"}, nil)
+	require.NoError(t, ext.Install(server))
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			<-release
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+func newTestChain(t *testing.T) *chain.Chain {
+	t.Helper()
+	ch, err := chain.New(nil)
+	require.NoError(t, err)
+	return ch
 }
 
 // A process is a demo that runs in a process of its own.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"testing"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -132,7 +131,7 @@ func payloadCases() []Case {
 		}
 		return core.Unchanged(), nil
 	}
-	none := func(t *testing.T, res *chain.Result, err error) {
+	none := func(t *T, res *chain.Result, err error) {
 		fails("m2", chain.StatusMutationFailed)(t, res, err)
 		assert.False(t, res.Mutated)
 	}
@@ -152,7 +151,7 @@ func payloadCases() []Case {
 			Name:         "row 29: a later denial undoes a mutation",
 			Interceptors: []core.Interceptor{Mutator("m", Append("1")), Validator("v", Deny)},
 			Request:      chain.Request{Direction: core.Sending, Phase: core.PhaseResponse},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				denied("v")(t, res, err)
 				assert.False(t, res.Mutated)
 			},
@@ -191,7 +190,7 @@ func payloadCases() []Case {
 		{
 			Name:    "row 42: an empty chain hands on what it was given",
 			Request: chain.Request{Payload: json.RawMessage(`{"a":1}`)},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				require.NoError(t, err)
 				assert.Equal(t, `{"a":1}`, string(res.FinalPayload))
 				assert.Empty(t, res.Results)
@@ -206,7 +205,7 @@ func payloadCases() []Case {
 				return core.Allow(), nil
 			})},
 			Request: chain.Request{Payload: json.RawMessage(`null`)},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				require.NoError(t, err)
 				assert.Equal(t, "null", string(res.FinalPayload))
 			},

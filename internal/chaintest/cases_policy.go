@@ -3,7 +3,6 @@ package chaintest
 import (
 	"context"
 	"encoding/json"
-	"testing"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -15,8 +14,8 @@ import (
 func policyCases() []Case {
 	yes := true
 	late := core.NewPriority(10)
-	refused := func(part string) func(*testing.T, *chain.Result, error) {
-		return func(t *testing.T, res *chain.Result, err error) {
+	refused := func(part string) func(*T, *chain.Result, error) {
+		return func(t *T, res *chain.Result, err error) {
 			t.Helper()
 			require.ErrorContains(t, err, part)
 			assert.Nil(t, res)
@@ -102,7 +101,7 @@ func policyCases() []Case {
 			Name:         "row 80: compat that excludes the protocol skips",
 			Interceptors: []core.Interceptor{Validator("v", Deny, func(m *core.Metadata) { m.Compat = &core.Compat{MinProtocol: "2026-01-01"} })},
 			Request:      chain.Request{Protocol: "2025-11-25"},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				passes(t, res, err)
 				assert.Equal(t, chain.VerdictSkipped, outcome(t, res, "v").Verdict)
 			},
@@ -121,7 +120,7 @@ func policyCases() []Case {
 			Request: chain.Request{MessageID: "m-1", Context: core.InvocationContext{
 				Principal: &core.Principal{Type: "user", ID: "u", Claims: map[string]any{"k": map[string]any{}}}, SessionID: "s",
 			}},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				passes(t, res, err)
 				assert.Equal(t, "m-1", res.MessageID)
 			},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"testing"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -24,7 +23,7 @@ func verdictCases() []Case {
 	table := []struct {
 		name   string
 		answer core.ValidationResult
-		check  func(*testing.T, *chain.Result, error)
+		check  func(*T, *chain.Result, error)
 	}{
 		{"row 1: invalid without severity and messages blocks", core.ValidationResult{}, denied("v")},
 		{"row 2: invalid with severity error and no messages blocks", core.ValidationResult{Severity: "error"}, denied("v")},
@@ -46,7 +45,7 @@ func verdictCases() []Case {
 		Case{
 			Name:         "row 12: all validators finish, all are reported, the first by name leads",
 			Interceptors: []core.Interceptor{Validator("c", Deny), Validator("a", Allow), Validator("b", Deny)},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				abort := aborted(t, res, err, "b", chain.StatusValidationFailed)
 				assert.Equal(t, []chain.Denial{{Interceptor: "b", Severity: "error"}, {Interceptor: "c", Severity: "error"}}, abort.Denials)
 				require.Len(t, res.Results, 3)
@@ -62,7 +61,7 @@ func verdictCases() []Case {
 				Validator("b", Answer(core.ValidationResult{Valid: true, Messages: msg("info", "info")})),
 				Validator("c", Answer(core.ValidationResult{})),
 			},
-			Check: func(t *testing.T, res *chain.Result, err error) {
+			Check: func(t *T, res *chain.Result, err error) {
 				require.Error(t, err)
 				assert.Equal(t, chain.ValidationSummary{Errors: 1, Warnings: 1, Infos: 2}, res.ValidationSummary)
 			},
@@ -140,7 +139,7 @@ func unlessGoexit(name string, h ValidatorFunc) ValidatorFunc {
 	return h
 }
 
-func failsOpen(t *testing.T, res *chain.Result, err error) {
+func failsOpen(t *T, res *chain.Result, err error) {
 	t.Helper()
 	passes(t, res, err)
 	out := outcome(t, res, "v")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -20,12 +18,19 @@ type Rig struct {
 	Remove func(name string) bool
 }
 
-// A NewRig makes a rig; what it opens ends with the test.
-type NewRig func(t *testing.T, opts *chain.Options, interceptors ...core.Interceptor) *Rig
+// A Kind is a kind of host that the suite runs over.
+type Kind struct {
+	Name string
+	// RealTime says that the interceptors are where no fake clock reaches.
+	// Durations then have some slack, and cases run many at once.
+	RealTime bool
+	// New makes a rig for a case; what it opens ends with the test.
+	New func(t *testing.T, c *Case) *Rig
+}
 
 // A Case is one behaviour: a chain, a message, and what must come of it.
 type Case struct {
-	Name         string
+	Name         string // unique in the suite
 	Options      chain.Options
 	Interceptors []core.Interceptor
 	Overrides    map[string]chain.Overrides
@@ -33,52 +38,40 @@ type Case struct {
 	Request chain.Request
 	// Context returns the caller's context; nil for the test's own.
 	Context func(t *testing.T) context.Context
-	Check   func(t *testing.T, res *chain.Result, err error)
+	Check   func(t *T, res *chain.Result, err error)
+	// Do takes the place of Request, Context and Check where one message is
+	// not enough.
+	Do func(t *T, rig *Rig)
 }
 
-// Run runs the whole suite over one kind of host. Each case runs in a bubble
-// of its own, in which time passes only when everything waits.
-func Run(t *testing.T, newRig NewRig) {
-	for name, cases := range map[string][]Case{
-		"verdicts": verdictCases(), "failures": failureCases(), "order": orderCases(),
-		"payloads": payloadCases(), "time": timeCases(), "audit": auditCases(), "policy": policyCases(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.Name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.run(t, newRig) }) })
+// groups returns all cases.
+func groups() map[string][]Case {
+	return map[string][]Case{
+		"verdicts": verdictCases(), "failures": failureCases(), "order": orderCases(), "payloads": payloadCases(),
+		"time": timeCases(), "audit": auditCases(), "policy": policyCases(), "changes": changeCases(),
+	}
+}
+
+// Interceptors returns the interceptors of the case: a process that serves
+// them is told its name. It reports false for an unknown one.
+func Interceptors(caseName string) ([]core.Interceptor, bool) {
+	for _, cases := range groups() {
+		for _, c := range cases {
+			if c.Name == caseName {
+				return c.Interceptors, true
 			}
-		})
+		}
 	}
-	t.Run("changes", func(t *testing.T) { runChanges(t, newRig) })
+	return nil, false
 }
 
-// payload is what a request carries unless a case says otherwise.
-const payload = `{"name":"echo","arguments":{"text":"hi"}}`
-
-func (c *Case) run(t *testing.T, newRig NewRig) {
-	// Handlers that were abandoned end after all else, in the bubble's time.
-	t.Cleanup(func() { time.Sleep(2 * time.Hour) })
-	rig := newRig(t, &c.Options, c.Interceptors...)
-	if c.Overrides != nil {
-		require.NoError(t, rig.Chain.SetOverrides(c.Overrides))
-	}
-	ctx := t.Context()
-	if c.Context != nil {
-		ctx = c.Context(t)
-	}
-	req := withDefaults(c.Request)
-	before := string(req.Payload)
-	res, err := rig.Chain.Execute(ctx, &req)
-	assert.Equal(t, before, string(req.Payload), "the caller's payload is never written to")
-	if res != nil && err == nil {
-		assert.NotNil(t, res.FinalPayload, "an allowed run has a final payload")
-		assert.Equal(t, chain.StatusSuccess, res.Status)
-	}
-	if res != nil && err != nil {
-		assert.Nil(t, res.FinalPayload, "a stopped message has no final payload")
-		assert.NotEqual(t, chain.StatusSuccess, res.Status)
-	}
-	c.Check(t, res, err)
+// Run runs the whole suite over one kind of host and returns what came of each
+// case, as [Render] writes it. Unless the kind is one of real time, each case
+// runs in a bubble of its own, in which time passes only when everything waits.
+func Run(t *testing.T, k Kind) map[string]string {
+	r := &run{kind: k, renderings: map[string]string{}}
+	r.all(t, groups())
+	return r.renderings
 }
 
 func withDefaults(req chain.Request) chain.Request {
@@ -97,8 +90,11 @@ func withDefaults(req chain.Request) chain.Request {
 	return req
 }
 
+// payload is what a request carries unless a case says otherwise.
+const payload = `{"name":"echo","arguments":{"text":"hi"}}`
+
 // passes wants the message to go on unchanged.
-func passes(t *testing.T, res *chain.Result, err error) {
+func passes(t *T, res *chain.Result, err error) {
 	t.Helper()
 	require.NoError(t, err)
 	assert.JSONEq(t, payload, string(res.FinalPayload))
@@ -106,8 +102,8 @@ func passes(t *testing.T, res *chain.Result, err error) {
 }
 
 // becomes wants the message to go on with exactly this payload.
-func becomes(want string) func(*testing.T, *chain.Result, error) {
-	return func(t *testing.T, res *chain.Result, err error) {
+func becomes(want string) func(*T, *chain.Result, error) {
+	return func(t *T, res *chain.Result, err error) {
 		t.Helper()
 		require.NoError(t, err)
 		assert.Equal(t, want, string(res.FinalPayload))
@@ -116,8 +112,8 @@ func becomes(want string) func(*testing.T, *chain.Result, error) {
 }
 
 // denied wants a denial by the named interceptor.
-func denied(name string) func(*testing.T, *chain.Result, error) {
-	return func(t *testing.T, res *chain.Result, err error) {
+func denied(name string) func(*T, *chain.Result, error) {
+	return func(t *T, res *chain.Result, err error) {
 		t.Helper()
 		abort := aborted(t, res, err, name, chain.StatusValidationFailed)
 		assert.ErrorIs(t, abort, chain.ErrDenied)
@@ -126,15 +122,15 @@ func denied(name string) func(*testing.T, *chain.Result, error) {
 }
 
 // fails wants a failure of the named interceptor that stops the message.
-func fails(name string, status chain.Status) func(*testing.T, *chain.Result, error) {
-	return func(t *testing.T, res *chain.Result, err error) {
+func fails(name string, status chain.Status) func(*T, *chain.Result, error) {
+	return func(t *T, res *chain.Result, err error) {
 		t.Helper()
 		abort := aborted(t, res, err, name, status)
 		assert.NotErrorIs(t, abort, chain.ErrDenied)
 	}
 }
 
-func aborted(t *testing.T, res *chain.Result, err error, name string, status chain.Status) *chain.AbortError {
+func aborted(t *T, res *chain.Result, err error, name string, status chain.Status) *chain.AbortError {
 	t.Helper()
 	var abort *chain.AbortError
 	require.ErrorAs(t, err, &abort)
@@ -146,7 +142,7 @@ func aborted(t *testing.T, res *chain.Result, err error, name string, status cha
 }
 
 // outcome returns the named interceptor's part.
-func outcome(t *testing.T, res *chain.Result, name string) *chain.Outcome {
+func outcome(t *T, res *chain.Result, name string) *chain.Outcome {
 	t.Helper()
 	for i := range res.Results {
 		if res.Results[i].Entry.Name == name {

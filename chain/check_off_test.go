@@ -1,0 +1,5 @@
+//go:build !headgatecheck
+
+package chain_test
+
+const writesAreChecked = false

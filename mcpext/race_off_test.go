@@ -1,0 +1,5 @@
+//go:build !race
+
+package mcpext_test
+
+const raced = false
