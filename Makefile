@@ -33,13 +33,13 @@ check: build lint test modules tidy-check ## All that CI runs, apart from e2e
 .PHONY: build
 build: ## Compile all packages, and the binary into bin/
 	$(GO) build ./...
-	if [[ -d cmd/headgate ]]; then $(GO) build -o bin/headgate ./cmd/headgate; fi
+	$(GO) build -o bin/headgate ./cmd/headgate
 
 .PHONY: test
 test: ## Test the root module under the race detector, then what needs another build
 	$(GO) test -race -shuffle=on ./...
 	$(GO) test -run Allocations ./middleware
-	$(GO) test -tags headgatecheck ./chain ./mcpext
+	$(GO) test -tags headgatecheck ./chain
 
 .PHONY: modules
 modules: ## Vet and test the modules nested in the tree
@@ -47,7 +47,7 @@ modules: ## Vet and test the modules nested in the tree
 
 .PHONY: tidy-check
 tidy-check: ## Fail when a go.mod or go.sum is not tidy
-	@for dir in . tools $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff); done
+	@for dir in . tools tools/lint $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff); done
 
 .PHONY: e2e
 e2e: e2e-deps ## Test the demo with the official TypeScript SDK

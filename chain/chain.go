@@ -194,6 +194,25 @@ func (c *Chain) addHost(hd *hosted, bindings []Binding) error {
 	return nil
 }
 
+// RemoveHost takes a host and its interceptors out of the chain and closes it,
+// so that another can be added in its place. Messages under way keep them to
+// their end, and fail where the host has gone. It is an error if there is no
+// host of that name.
+func (c *Chain) RemoveHost(name string) error {
+	c.mu.Lock()
+	i := slices.IndexFunc(c.hosts, func(hd *hosted) bool { return hd.name == name })
+	if c.closed || i < 0 {
+		c.mu.Unlock()
+		return fmt.Errorf("chain: no host %q", name)
+	}
+	hd := c.hosts[i]
+	c.hosts = slices.Delete(slices.Clone(c.hosts), i, i+1)
+	_ = c.compile() // what is left was there before
+	c.mu.Unlock()
+	hd.stop()
+	return hd.host.Close()
+}
+
 // follow takes over a change of a host in this process. A fault in what is new
 // leaves that interceptor present and failing.
 func (c *Chain) follow(hd *hosted, b Binder) {

@@ -56,27 +56,31 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonDenied    Reason = "validation" // a validator's verdict
-	ReasonMutation  Reason = "mutation"   // a mutator's error
-	ReasonError     Reason = "error"      // a validator's error
-	ReasonTimeout   Reason = "timeout"    // a deadline passed
-	ReasonPanic     Reason = "panic"      // a panic or a Goexit
-	ReasonMalformed Reason = "protocol"   // an answer that breaks the rules
-	ReasonOverload  Reason = "overload"   // too many abandoned invokes, a full queue, a spent budget
-	ReasonCancelled Reason = "cancelled"  // the caller gave up
+	ReasonValidation Reason = "validation" // a validator's verdict
+	ReasonMutation   Reason = "mutation"   // a mutator's error
+	ReasonError      Reason = "error"      // a validator's error
+	ReasonTimeout    Reason = "timeout"    // a deadline passed
+	ReasonPanic      Reason = "panic"      // a panic or a Goexit
+	ReasonProtocol   Reason = "protocol"   // an answer that breaks the rules
+	ReasonOverload   Reason = "overload"   // too many abandoned invokes, a full queue, a spent budget
+	ReasonCancelled  Reason = "cancelled"  // the caller gave up
 )
 
 // An AbortError says which interceptor stopped a message, and why.
 type AbortError struct {
 	// Interceptor is the name; empty if the whole phase ran out of time.
 	Interceptor string
-	// Type is the interceptor's type.
-	Type  core.Type
+	// Type is the interceptor's type; empty if the whole phase ran out of time.
+	Type core.Type
+	// Phase is the half of the exchange that was stopped.
 	Phase core.Phase
 	// Reason is Err in one word.
 	Reason Reason
 	// Timeout is the deadline that passed, if one did.
 	Timeout time.Duration
+	// Unfinished are the interceptors that were still running when the whole
+	// phase ran out of time.
+	Unfinished []string
 	// Denials are all active validators that denied, in the order of names.
 	Denials []Denial
 	// Err is ErrDenied, ErrTimeout, or what the interceptor failed with.
@@ -91,6 +95,9 @@ type Denial struct {
 
 // Error names the interceptor and the cause. It is for operators.
 func (e *AbortError) Error() string {
+	if len(e.Unfinished) > 0 {
+		return fmt.Sprintf("chain: %s phase: %v after %v, waiting for %q", e.Phase, e.Err, e.Timeout, e.Unfinished)
+	}
 	if e.Interceptor == "" {
 		return fmt.Sprintf("chain: %s phase: %v", e.Phase, e.Err)
 	}
@@ -107,7 +114,7 @@ func reasonOf(t core.Type, err error) Reason {
 	case errors.Is(err, ErrTimeout):
 		return ReasonTimeout
 	case errors.Is(err, core.ErrMalformed), errors.Is(err, ErrUnfit), errors.Is(err, ErrPayloadWritten):
-		return ReasonMalformed
+		return ReasonProtocol
 	case errors.As(err, &panicked), errors.Is(err, ErrGoexit):
 		return ReasonPanic
 	case errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):

@@ -193,6 +193,11 @@ func (x *execution) overtime() {
 		Phase: x.req.Phase, Reason: ReasonTimeout, Err: ErrTimeout,
 		Timeout: orDefault(x.req.Timeout, x.snapshot.chain.opts.Timeout),
 	}
+	for i := range x.res.Results {
+		if out := &x.res.Results[i]; out.Abandoned && out.Mode != core.ModeAudit {
+			x.abort.Unfinished = append(x.abort.Unfinished, out.Entry.Name)
+		}
+	}
 }
 
 // late reports whether the phase has run out of time.

@@ -383,3 +383,56 @@ func TestApplierPanics(t *testing.T) {
 		assert.Equal(t, chain.StatusMutationFailed, res.Status)
 	}
 }
+
+// A host can be taken out and another put in its place.
+func TestRemoveHost(t *testing.T) {
+	dead := &fakeHost{list: []core.Interceptor{ct.Validator("guard", ct.Fail(errors.New("dead")))}}
+	ch, err := chain.New(nil)
+	require.NoError(t, err)
+	defer ch.Close()
+	require.NoError(t, ch.AddHost(t.Context(), "h", dead))
+	require.Error(t, ch.RemoveHost("nobody"))
+	require.NoError(t, ch.RemoveHost("h"))
+	assert.Equal(t, 1, dead.closed)
+	assert.Empty(t, ch.Entries())
+	_, err = ch.Execute(t.Context(), request())
+	require.NoError(t, err)
+	require.NoError(t, ch.AddHost(t.Context(), "h", &fakeHost{list: []core.Interceptor{ct.Validator("guard", ct.Deny)}}))
+	_, err = ch.Execute(t.Context(), request())
+	require.ErrorIs(t, err, chain.ErrDenied)
+	assert.Equal(t, []string{"h"}, ch.Hosts())
+}
+
+// What observers are told of a mutator is what the result says, also where its
+// change turns out not to fit.
+func TestObserversSeeTheFinalOutcome(t *testing.T) {
+	var ended *chain.Outcome
+	l := outcomeObserver{f: func(out *chain.Outcome) { ended = out }}
+	ch := newChain(t, &chain.Options{Observer: l}, ct.Mutator("m", ct.Set(`{}`)))
+	req := request()
+	req.Applier = panicApplier{}
+	res, err := ch.Execute(t.Context(), req)
+	require.Error(t, err)
+	assert.Equal(t, chain.ActionBlock, ended.Action)
+	assert.Equal(t, res.Results[0], *ended)
+}
+
+type outcomeObserver struct {
+	chain.NopObserver
+	f func(*chain.Outcome)
+}
+
+func (o outcomeObserver) InvokeEnd(_ context.Context, _ *chain.Invoke, out *chain.Outcome) { o.f(out) }
+
+// A phase that runs out of time says whom it was waiting for.
+func TestPhaseTimeoutNamesTheUnfinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(2 * time.Hour) })
+		ch := newChain(t, &chain.Options{Timeout: time.Second}, ct.Validator("a", ct.Allow), ct.Validator("slow", ct.Deaf(time.Hour)))
+		_, err := ch.Execute(t.Context(), request())
+		var abort *chain.AbortError
+		require.ErrorAs(t, err, &abort)
+		assert.Equal(t, []string{"slow"}, abort.Unfinished)
+		assert.ErrorContains(t, err, `"slow"`)
+	})
+}

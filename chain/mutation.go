@@ -14,11 +14,13 @@ import (
 // A mutation is the mutators' stage of an execution.
 type mutation struct {
 	*execution
-	modified   []int // the outcomes that changed the payload, in order
+	modified   []int     // the outcomes that changed the payload, in order
+	called     []*flight // whose ends wait until the payload has been judged
 	revalidate bool
 }
 
 func (m *mutation) run() bool {
+	defer m.end()
 	before := m.payload
 	for _, st := range m.plan.mutators {
 		if st.audit {
@@ -42,6 +44,14 @@ func (m *mutation) run() bool {
 	return false
 }
 
+// end tells the observers what came of each call. It may only be known at the
+// end of the stage: a change that does not fit is its mutator's failure.
+func (m *mutation) end() {
+	for _, f := range m.called {
+		m.execution.end(f, &m.res.Results[f.slot])
+	}
+}
+
 // step runs one active mutator.
 func (m *mutation) step(st *step) bool {
 	// A copy for each: a handler may keep it, and write to it when its time is over.
@@ -62,7 +72,7 @@ func (m *mutation) step(st *step) bool {
 	if out.Action == ActionModify {
 		m.take(f.slot, out)
 	}
-	m.end(f, out)
+	m.called = append(m.called, f)
 	return m.judge(out)
 }
 

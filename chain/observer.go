@@ -17,11 +17,20 @@ import (
 //
 // Embed [NopObserver] to stay compatible when methods are added.
 type Observer interface {
+	// MessageStart begins a message: one request with its response, or one
+	// notification. The context goes to the server's handler too.
 	MessageStart(ctx context.Context, m *Message) context.Context
+	// MessageEnd says how the message ended, with MessageStart's context.
 	MessageEnd(ctx context.Context, end *MessageEnd)
+	// ExecuteStart begins a phase of a message in which something is hooked.
 	ExecuteStart(ctx context.Context, x *Execution) context.Context
+	// ExecuteEnd says how the phase ended; err is what stopped the message.
 	ExecuteEnd(ctx context.Context, res *Result, err error)
+	// InvokeStart begins the call of one interceptor in a phase. The context
+	// goes to its handler.
 	InvokeStart(ctx context.Context, i *Invoke) context.Context
+	// InvokeEnd says what came of the call. Mutators end together, once their
+	// payload has been judged; out says when each began and how long it took.
 	InvokeEnd(ctx context.Context, i *Invoke, out *Outcome)
 }
 
@@ -108,7 +117,8 @@ type MessageEnd struct {
 	Message *Message
 	Outcome MessageOutcome
 	// Phase is the phase that a chain stopped the message in, if one did. In
-	// the response phase the handler had already done its work.
+	// the response phase, and where a request in a result was stopped, the
+	// handler had already done its work.
 	Phase core.Phase
 	// Err is what the caller was answered, if it was an error.
 	Err error

@@ -207,7 +207,7 @@ func (o *Outcome) judge(answer core.Answer, err error) {
 	o.Verdict, o.Action = VerdictAllow, ActionProceed
 	switch {
 	case o.Validation != nil && o.Validation.Verdict().Rejects:
-		o.Verdict, o.Reason = VerdictDeny, ReasonDenied
+		o.Verdict, o.Reason = VerdictDeny, ReasonValidation
 		if o.Mode != core.ModeAudit {
 			o.Action = ActionBlock
 		}

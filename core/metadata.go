@@ -31,7 +31,8 @@ type Metadata struct {
 	// Compat bounds the protocol versions that the interceptor understands.
 	Compat *Compat `json:"compat,omitempty"`
 	// ConfigSchema is a JSON Schema object that configurations are checked
-	// against. Empty means that any configuration is taken.
+	// against. Empty means that any configuration is taken. Having none is not
+	// checked: the handler is then given nil and uses its defaults.
 	ConfigSchema json.RawMessage `json:"configSchema,omitempty"`
 	// Inline promises that the handler only computes and honours its context,
 	// so that it may run on the caller's goroutine. It is never written. A

@@ -39,7 +39,9 @@ type Suggestion struct {
 // Allow returns a pass.
 func Allow() *ValidationResult { return &ValidationResult{Valid: true} }
 
-// Deny returns a denial of severity error that says why.
+// Deny returns a denial of severity error that says why. The text is for the
+// operator: it is in the outcome that observers see, and in no log and no
+// answer to the caller.
 func Deny(message string) *ValidationResult {
 	return &ValidationResult{
 		Severity: SeverityError,

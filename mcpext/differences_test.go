@@ -69,7 +69,7 @@ func TestDifferencesOfSessions(t *testing.T) {
 		kept, keptSession := direct.Snapshot(), localChain(t, ext, nil).Snapshot()
 		require.True(t, ext.RemoveInterceptor("x"))
 		_, err = kept.Execute(t.Context(), call())
-		assert.Equal(t, chain.ReasonDenied, abortOf(t, err).Reason)
+		assert.Equal(t, chain.ReasonValidation, abortOf(t, err).Reason)
 		_, err = keptSession.Execute(t.Context(), call())
 		assert.Equal(t, chain.ReasonError, abortOf(t, err).Reason, "it fails closed")
 	})

@@ -134,6 +134,8 @@ func (e *Extension) warn(added []*registered) {
 			for _, event := range h.Events {
 				if why := idle(event, h.Phase); why != "" {
 					e.logger.Warn("hook never fires", "interceptor", r.Name, "event", event, "phase", h.Phase, "why", why)
+				} else if method := nearest(event); method != "" {
+					e.logger.Warn("hook on an unknown event", "interceptor", r.Name, "event", event, "nearest", method)
 				}
 			}
 		}
@@ -164,7 +166,21 @@ func (e *Extension) Chain(opts *chain.Options) (*chain.Chain, error) {
 	if err := ch.AddHost(context.Background(), "local", &host{e}); err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
+	e.warnOfConfigs(opts)
 	return ch, nil
+}
+
+// warnOfConfigs points out configurations that nobody has asked for. They may
+// be for interceptors that are still to come, so they are no error.
+func (e *Extension) warnOfConfigs(opts *chain.Options) {
+	if opts == nil {
+		return
+	}
+	for name := range opts.Config {
+		if e.registry.Load().byName[name] == nil {
+			e.logger.Warn("config for an interceptor that is not registered", "interceptor", name)
+		}
+	}
 }
 
 // newChain returns a chain that knows which protocols this SDK speaks.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
 	ct "github.com/headgate-mcp/headgate/internal/chaintest"
 	"github.com/headgate-mcp/headgate/mcpext"
@@ -162,4 +163,35 @@ func TestRefusedInterceptorsAreNotWarnedAbout(t *testing.T) {
 	ext := mcpext.New(&mcpext.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	require.Error(t, ext.AddInterceptor(ct.Validator("guard", ct.Allow, ct.On(core.PhaseRequest, "initialize")), nil))
 	assert.Empty(t, log.String())
+}
+
+// A typing error in an event is a guard that never fires.
+func TestWarningsAboutEventsThatAreNearlyRight(t *testing.T) {
+	for event, nearest := range map[string]string{
+		"tool/call": "tools/call", "tools/lits": "tools/list", "sampling/createmessage": "sampling/createMessage", "Tools/Call": "tools/call",
+		"tools/call": "", "acme/custom": "", "tools/*": "", "*": "", "llm/completion": "",
+	} {
+		t.Run(event, func(t *testing.T) {
+			log := &logBuffer{}
+			ext := mcpext.New(&mcpext.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			require.NoError(t, ext.AddInterceptor(ct.Validator("v", ct.Allow, ct.On(core.PhaseRequest, event))))
+			if nearest == "" {
+				assert.Empty(t, log.String())
+				return
+			}
+			assert.Contains(t, log.String(), "nearest="+nearest)
+		})
+	}
+}
+
+// So is a configuration whose name nobody has.
+func TestWarningAboutConfigsForNobody(t *testing.T) {
+	log := &logBuffer{}
+	ext := mcpext.New(&mcpext.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, ext.AddInterceptor(ct.Validator("v", ct.Allow)))
+	ch, err := ext.Chain(&chain.Options{Config: map[string]map[string]any{"v": {}, "typo": {}}})
+	require.NoError(t, err)
+	require.NoError(t, ch.Close())
+	assert.Contains(t, log.String(), "interceptor=typo")
+	assert.NotContains(t, log.String(), "interceptor=v ")
 }

@@ -87,7 +87,7 @@ func TestLocalChainFollowsUnderLoad(t *testing.T) {
 					continue
 				}
 				// Denied by a guard; or the guard was gone between plan and invoke.
-				assert.Contains(t, []chain.Reason{chain.ReasonDenied, chain.ReasonError}, abortOf(t, err).Reason)
+				assert.Contains(t, []chain.Reason{chain.ReasonValidation, chain.ReasonError}, abortOf(t, err).Reason)
 			}
 		})
 	}

@@ -211,6 +211,6 @@ func forbidden() error {
 
 // refuse logs the cause of a fault and returns what the caller is told.
 func (s *service) refuse(method string, f *fault) error {
-	s.extension.logger.Warn("refused", "method", method, "code", f.code, "message", f.message, "err", f.err)
+	s.extension.logger.Warn("refused", "method", method, "code", f.code, "text", f.message, "data", f.data, "err", f.err)
 	return f.wire()
 }

@@ -92,14 +92,23 @@ func newSessionHost(session *mcp.ClientSession, opts *SessionOptions) *sessionHo
 // AddMCPServer lists the interceptors of the server at the other end of the
 // session and adds them to the chain, under the server's own name. A server
 // that cannot be listed, and a name that another host has, are errors. The
-// chain closes the session when it is closed. For a prefix or other limits use
-// [NewSessionHost] with [chain.Chain.AddHost].
-func AddMCPServer(ctx context.Context, ch *chain.Chain, session *mcp.ClientSession) error {
+// chain closes the session when it is closed, or when [chain.Chain.RemoveHost]
+// takes the server out; after an error the session is still the caller's. Its
+// client must have been given to [RegisterSendingMethods].
+//
+// An entry of the list that cannot be read is a guard that is missing, so it
+// is logged: to [slog.Default], unless options name another logger. At most
+// one set of options may be given.
+func AddMCPServer(ctx context.Context, ch *chain.Chain, session *mcp.ClientSession, opts ...*SessionOptions) error {
+	o := &SessionOptions{Logger: slog.Default()}
+	if len(opts) > 0 && opts[0] != nil {
+		o = opts[0]
+	}
 	name := "mcp"
 	if res := session.InitializeResult(); res != nil && res.ServerInfo != nil && core.CheckName(res.ServerInfo.Name) == nil {
 		name = res.ServerInfo.Name
 	}
-	return ch.AddHost(ctx, unusedName(ch.Hosts(), name), NewSessionHost(session, nil))
+	return ch.AddHost(ctx, unusedName(ch.Hosts(), name), NewSessionHost(session, o))
 }
 
 // unusedName tells servers of the same name apart.

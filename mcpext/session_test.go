@@ -347,7 +347,7 @@ func TestWordsOfFailures(t *testing.T) {
 	}{
 		"crashed":          {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`{"reason":"crashed"}`)}, chain.ReasonPanic},
 		"overloaded":       {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`{"reason":"overloaded"}`)}, chain.ReasonOverload},
-		"malformed":        {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`{"reason":"malformed result"}`)}, chain.ReasonMalformed},
+		"malformed":        {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`{"reason":"malformed result"}`)}, chain.ReasonProtocol},
 		"another word":     {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`{"reason":"denied"}`)}, chain.ReasonError},
 		"data of no shape": {&jsonrpc.Error{Code: -32603, Data: json.RawMessage(`[{"reason":"crashed"}]`)}, chain.ReasonError},
 		"no data":          {&jsonrpc.Error{Code: -32602}, chain.ReasonError},
@@ -384,7 +384,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 				}))
 			cs, _ := connectTo(t, legacy, server)
 			_, err := over(t, nil, cs).Execute(t.Context(), call())
-			assert.Equal(t, chain.ReasonMalformed, abortOf(t, err).Reason)
+			assert.Equal(t, chain.ReasonProtocol, abortOf(t, err).Reason)
 		})
 	}
 }

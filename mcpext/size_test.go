@@ -58,14 +58,19 @@ func sizeInterceptors() []core.Interceptor {
 	}
 }
 
+// patience is for the SDK, which takes seconds to read what is large, the more
+// so under the race detector.
+func patience() *chain.Options {
+	return &chain.Options{InvokeTimeout: time.Minute, Timeout: time.Minute, FailOpenBudget: -1}
+}
+
 // TestPayloadsThatSessionsCannotCarry sends what would end a session, in the
 // request and in the result. The invoke fails, failOpen decides, and the next
 // message finds session and chain alive (rows 27 and 107).
 func TestPayloadsThatSessionsCannotCarry(t *testing.T) {
 	ext := mcpext.New(nil)
 	require.NoError(t, ext.AddInterceptor(sizeInterceptors()...))
-	// Under the race detector the SDK takes seconds to read what is large.
-	patient := &chain.Options{InvokeTimeout: time.Minute, Timeout: time.Minute, FailOpenBudget: -1}
+	patient := patience()
 	local, err := ext.LocalChain(t.Context(), patient)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, local.Close()) }()
@@ -156,13 +161,13 @@ func TestContextAndConfigAreMeasured(t *testing.T) {
 	}
 	for name, change := range map[string]func(*chain.Request){
 		"deep claims":   func(r *chain.Request) { r.Context.Principal = &core.Principal{Claims: map[string]any{"c": nested}} },
-		"large claims":  func(r *chain.Request) { r.Context.Principal = &core.Principal{ID: strings.Repeat("x", large)} },
+		"large claims":  func(r *chain.Request) { r.Context.Principal = &core.Principal{ID: strings.Repeat("x", 4<<20)} },
 		"a deep config": func(r *chain.Request) { r.Config = map[string]map[string]any{"see-closed": {"c": nested}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ext := mcpext.New(nil)
 			require.NoError(t, ext.AddInterceptor(sizeInterceptors()...))
-			ch := over(t, nil, connect(t, modern, ext))
+			ch := over(t, patience(), connect(t, modern, ext))
 			req := &chain.Request{Event: "see/closed", Phase: core.PhaseRequest, Direction: core.Receiving}
 			change(req)
 			_, err := ch.Execute(t.Context(), req)
@@ -190,7 +195,7 @@ func TestResultThatEndsTheSession(t *testing.T) {
 					return &rawResult{body: `{"type":"validation","phase":"request","valid":true,"info":` + info + `}`}, nil
 				}))
 			cs, _ := connectTo(t, modern, server)
-			ch := over(t, nil, cs)
+			ch := over(t, patience(), cs)
 			for range 3 {
 				_, err := ch.Execute(t.Context(), call())
 				abort := abortOf(t, err)

@@ -63,7 +63,7 @@ func abortError(err error) *jsonrpc.Error {
 
 func aborted(a *chain.AbortError) *jsonrpc.Error {
 	switch {
-	case a.Reason == chain.ReasonDenied:
+	case a.Reason == chain.ReasonValidation:
 		return denied(a)
 	case a.Reason == chain.ReasonTimeout:
 		return withData(codeTimeout, textTimeout, failure{
@@ -140,7 +140,7 @@ func outcomeOf(err error) chain.MessageOutcome {
 			return chain.MessageCancelled
 		}
 		return chain.MessageFailed
-	case a.Reason == chain.ReasonDenied:
+	case a.Reason == chain.ReasonValidation:
 		return chain.MessageDenied
 	case a.Reason == chain.ReasonTimeout:
 		return chain.MessageTimeout

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -166,7 +167,7 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 		m.end.Outcome = chain.MessageError
 	}
 	if err != nil && m.opts.ScrubErrors && !m.sending {
-		m.logger.Warn("handler failed", "method", m.method, "message", m.info.ID, "err", err)
+		m.logger.Warn("handler failed", "method", m.method, "message_id", m.info.ID, "err", err)
 		err = scrubbed(err)
 	}
 	if call, ok := res.(*mcp.CallToolResult); ok && call.IsError {
@@ -208,7 +209,7 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	payload, unreadable := m.encode(v)
 	times.Marshal = time.Since(start)
 	if unreadable != nil {
-		m.logger.Warn("payload cannot be encoded", "method", m.method, "phase", phase, "message", m.info.ID, "err", unreadable)
+		m.logger.Warn("payload cannot be encoded", "method", m.method, "phase", phase, "message_id", m.info.ID, "err", unreadable)
 	}
 	times.PayloadSize = len(payload)
 	m.original = payload
@@ -223,7 +224,7 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 		times.Mutators = res.Times.Mutators - res.Times.Apply
 	}
 	if err != nil {
-		return nil, m.refused(phase, err)
+		return nil, m.refused(m.method, phase, err)
 	}
 	return res, nil
 }
@@ -238,7 +239,7 @@ func (m *message) invocationContext() core.InvocationContext {
 
 // refused records that the chain stopped the message and returns what the
 // caller is told.
-func (m *message) refused(phase core.Phase, err error) error {
+func (m *message) refused(event string, phase core.Phase, err error) error {
 	m.end.Outcome, m.end.Phase = outcomeOf(err), phase
 	level := slog.LevelWarn
 	switch m.end.Outcome {
@@ -247,8 +248,26 @@ func (m *message) refused(phase core.Phase, err error) error {
 	case chain.MessageCancelled:
 		level = slog.LevelDebug // any client can bring this about at will
 	}
-	m.logger.Log(m.ctx, level, "message stopped", "method", m.method, "phase", phase, "message", m.info.ID, "err", err)
+	if m.logger.Enabled(m.ctx, level) {
+		m.logger.LogAttrs(m.ctx, level, "message stopped", m.stopAttrs(event, phase, err)...)
+	}
 	return abortError(err)
+}
+
+// stopAttrs says what an operator wants to search for.
+func (m *message) stopAttrs(event string, phase core.Phase, err error) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("method", m.method), slog.String("event", event), slog.String("phase", string(phase)),
+		slog.String("message_id", m.info.ID),
+	}
+	var abort *chain.AbortError
+	if errors.As(err, &abort) {
+		attrs = append(attrs, slog.String("interceptor", abort.Interceptor), slog.String("reason", string(abort.Reason)))
+		if abort.Timeout > 0 {
+			attrs = append(attrs, slog.Duration("timeout", abort.Timeout))
+		}
+	}
+	return append(append(attrs, slog.Any("err", err)), stackOf(err)...)
 }
 
 // target returns what the params name: a tool, a prompt or a resource.

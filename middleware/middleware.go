@@ -25,15 +25,16 @@ func Sending(ch *chain.Chain, opts *Options) mcp.Middleware {
 
 // Server protects both sides of a server: what it receives, and what it sends
 // on its own account (sampling, elicitation and roots requests of sessions
-// before 2026-07-28, and notifications). Call it after all other middleware
-// has been added.
+// before 2026-07-28, and notifications). Call it once, after all other
+// middleware has been added, and not beside [Receiving], which it includes:
+// each interceptor would run twice.
 func Server(server *mcp.Server, ch *chain.Chain, opts *Options) {
 	server.AddReceivingMiddleware(Receiving(ch, opts))
 	server.AddSendingMiddleware(Sending(ch, opts))
 }
 
-// Client protects both sides of a client. Call it after all other middleware
-// has been added.
+// Client protects both sides of a client. Call it once, after all other
+// middleware has been added.
 //
 // Since 2026-07-28 a server asks its client for something by way of a result.
 // go-sdk's client answers such requests by itself, behind all middleware. So

@@ -55,7 +55,7 @@ func (m *message) drop(ctx context.Context) {
 	defer func() { _ = recover() }()
 	m.begin(ctx)
 	m.end.Outcome, m.end.Phase = chain.MessageFailed, core.PhaseRequest
-	m.logger.Warn("notification dropped", "method", m.method, "message", m.info.ID)
+	m.logger.Warn("notification dropped", "method", m.method, "message_id", m.info.ID)
 	m.finish(nil)
 }
 

@@ -123,14 +123,14 @@ func (m *message) interceptRequests(res mcp.Result) (mcp.Result, error) {
 	// The SDK fills in members when it writes requests; take them from there.
 	raw, err := m.encode(requests)
 	if err != nil {
-		return nil, m.refused(core.PhaseRequest, err)
+		return nil, m.refused(m.method, core.PhaseResponse, err)
 	}
 	var written map[string]struct {
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 	}
 	if err := json.Unmarshal(raw, &written); err != nil {
-		return nil, m.refused(core.PhaseRequest, err)
+		return nil, m.refused(m.method, core.PhaseResponse, err)
 	}
 	changed := mcp.InputRequestMap{}
 	for _, id := range sortedIDs(requests) {
@@ -160,7 +160,7 @@ func (m *message) interceptAnswers() error {
 		e := embedded{message: m, event: eventOf(responses[id]), phase: core.PhaseResponse, id: m.embeddedID(state, id), old: responses[id]}
 		raw, err := m.encode(responses[id])
 		if err != nil {
-			return m.refused(core.PhaseResponse, err)
+			return m.refused(m.method, core.PhaseRequest, err)
 		}
 		fresh, err := e.intercept(raw)
 		if err != nil {
@@ -230,7 +230,7 @@ func (e *embedded) intercept(payload json.RawMessage) (any, error) {
 		MessageID: e.id, Protocol: e.protocol, Context: e.invocationContext(), Applier: e,
 	})
 	if err != nil {
-		return nil, e.refused(e.phase, err)
+		return nil, e.refused(e.event, e.phase, err)
 	}
 	if !res.Mutated {
 		return e.old, nil

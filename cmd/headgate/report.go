@@ -28,7 +28,7 @@ type report struct {
 
 	begun bool // written before quit is closed, read after it
 
-	requests, blocked, changed, suspected, unprinted atomic.Int64
+	requests, blocked, failed, changed, suspected, unprinted atomic.Int64
 }
 
 const (
@@ -107,11 +107,14 @@ func hooks(hooks []core.Hook) string {
 }
 
 func (r *report) summary() string {
-	requests, blocked := r.requests.Load(), r.blocked.Load()
+	requests, blocked, failed := r.requests.Load(), r.blocked.Load(), r.failed.Load()
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nrequests            %d\n", requests)
-	fmt.Fprintf(&b, "allowed             %d\n", requests-blocked)
+	fmt.Fprintf(&b, "allowed             %d\n", requests-blocked-failed)
 	fmt.Fprintf(&b, "blocked             %d\n", blocked)
+	if failed > 0 {
+		fmt.Fprintf(&b, "stopped by failures %d\n", failed)
+	}
 	fmt.Fprintf(&b, "changed             %d\n", r.changed.Load())
 	fmt.Fprintf(&b, "would have blocked  %d (audit)\n", r.suspected.Load())
 	if n := r.unprinted.Load(); n > 0 {
@@ -140,7 +143,7 @@ func (r *report) MessageStart(ctx context.Context, m *chain.Message) context.Con
 	return context.WithValue(ctx, recordKey{}, &record{message: m})
 }
 
-// ExecuteEnd notes who blocked or changed the message.
+// ExecuteEnd notes who stopped or changed the message.
 func (r *report) ExecuteEnd(ctx context.Context, res *chain.Result, err error) {
 	rec := recordOf(ctx)
 	if rec == nil {
@@ -192,9 +195,12 @@ func (r *report) MessageEnd(ctx context.Context, end *chain.MessageEnd) {
 	}
 	r.requests.Add(1)
 	switch {
-	case end.Outcome == chain.MessageDenied || end.Outcome == chain.MessageFailed || end.Outcome == chain.MessageTimeout:
+	case end.Outcome == chain.MessageDenied:
 		r.blocked.Add(1)
 		r.tell(end.Message, "blocked", rec.blockedBy+", "+string(end.Phase))
+	case end.Outcome == chain.MessageFailed || end.Outcome == chain.MessageTimeout:
+		r.failed.Add(1)
+		r.tell(end.Message, "failed", rec.blockedBy+", "+string(end.Phase))
 	case len(rec.changedBy) > 0:
 		r.changed.Add(1)
 		r.tell(end.Message, "changed", strings.Join(rec.changedBy, ", "))

@@ -28,9 +28,10 @@ func protect(server *mcp.Server, logger *slog.Logger, watch chain.Observer) (*ch
 	if err != nil {
 		return nil, err
 	}
+	ch.AddObserver(middleware.Log(logger)) // what failed and was let pass, or failed in audit
 	ch.AddObserver(watch)
 	ch.AddObserver(trailKeeper{}) // stamp-response reads what this one keeps
 	// Last, so that no other middleware changes what interceptors have seen.
-	server.AddReceivingMiddleware(middleware.Receiving(ch, &middleware.Options{Logger: logger}))
+	middleware.Server(server, ch, &middleware.Options{Logger: logger})
 	return ch, nil
 }

@@ -117,7 +117,7 @@ func denied(name string) func(*T, *chain.Result, error) {
 		t.Helper()
 		abort := aborted(t, res, err, name, chain.StatusValidationFailed)
 		assert.ErrorIs(t, abort, chain.ErrDenied)
-		assert.Equal(t, chain.ReasonDenied, abort.Reason)
+		assert.Equal(t, chain.ReasonValidation, abort.Reason)
 	}
 }
 
