@@ -21,7 +21,8 @@ type Invocation struct {
 	MessageID string
 	// Retry says that the request is one that was seen before and is sent once
 	// more, with answers to what its first result asked for (SEP-2322). A
-	// handler that counts or bills does so when it is false.
+	// handler that counts or bills does so when it is false. It is the peer's
+	// word: a limit that must hold does not look at it.
 	Retry bool
 	// Payload is the bare params or result: {} when the message has none.
 	Payload json.RawMessage

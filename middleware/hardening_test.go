@@ -319,3 +319,20 @@ func TestClosedChainDropsWaitingNotifications(t *testing.T) {
 		assert.LessOrEqual(t, handled.Load(), int64(1), "the one that was under way")
 	})
 }
+
+// A provider that panics is a failure of what is active, and nothing to audit.
+func TestProviderPanics(t *testing.T) {
+	provider := func(context.Context, mcp.Request) core.InvocationContext { panic("no idea") }
+	for audit, edits := range map[bool][]ct.Edit{false: nil, true: {ct.Audit}} {
+		s := setup{interceptors: []core.Interceptor{ct.Validator("v", ct.Allow, edits...)}, server: echo}
+		s.options.ContextProvider = provider
+		p := protect(t, s)
+		_, err := call(t, p.client(t, modern), "echo", nil)
+		if audit {
+			require.NoError(t, err)
+		} else {
+			wireError(t, err, -32603)
+		}
+		assert.Contains(t, p.log.String(), "context provider panicked")
+	}
+}

@@ -34,7 +34,9 @@ type message struct {
 	merged   both            // what the handler gets
 	context  core.InvocationContext
 	provided bool // context is made, with the first phase that runs
-	protocol string
+
+	unprovided error // why there is no context
+	protocol   string
 
 	chainReq chain.Request
 	original json.RawMessage // the payload of the phase
@@ -213,9 +215,13 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	}
 	times.PayloadSize = len(payload)
 	m.original = payload
+	who, err := m.invocationContext()
+	if err != nil && unreadable == nil {
+		unreadable = err
+	}
 	m.chainReq = chain.Request{
 		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Unreadable: unreadable, Disposable: true,
-		MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: m.invocationContext(), Applier: applier,
+		MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: who, Applier: applier,
 	}
 	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)
 	if res != nil {
@@ -229,12 +235,14 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	return res, nil
 }
 
-// invocationContext returns what all phases share.
-func (m *message) invocationContext() core.InvocationContext {
+// invocationContext returns what all phases share. Without it no active
+// interceptor can judge, and audit must not notice more than that.
+func (m *message) invocationContext() (core.InvocationContext, error) {
 	if !m.provided {
-		m.context, m.provided = m.provide(m.ctx, m.req, m.info.Start), true
+		m.provided = true
+		m.context, m.unprovided = m.provide(m.ctx, m.req, m.info.Start)
 	}
-	return m.context
+	return m.context, m.unprovided
 }
 
 // refused records that the chain stopped the message and returns what the

@@ -2,7 +2,9 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -17,7 +19,7 @@ type Options struct {
 	// headers and session. go-sdk's contexts carry the values of whatever opened
 	// the session, for ever, so ctx shows values only where there is no session
 	// (stateless HTTP) and on clients. A zero Timestamp and an empty SessionID are filled
-	// in. If it panics the message is refused.
+	// in. If it panics, each interceptor of the message fails.
 	//
 	// Nil means: the principal is the user of the request's verified bearer
 	// token, if there is one.
@@ -36,8 +38,13 @@ type Options struct {
 }
 
 // provide fills the invocation context of a message.
-func (g *gate) provide(ctx context.Context, req mcp.Request, start time.Time) core.InvocationContext {
-	var c core.InvocationContext
+func (g *gate) provide(ctx context.Context, req mcp.Request, start time.Time) (c core.InvocationContext, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			g.logger.Error("context provider panicked", "panic", v, "stack", string(debug.Stack()))
+			c, err = core.InvocationContext{}, errors.New("context provider panicked")
+		}
+	}()
 	if g.opts.ContextProvider != nil {
 		c = g.opts.ContextProvider(ctx, req)
 	} else if extra := req.GetExtra(); extra != nil && extra.TokenInfo != nil && extra.TokenInfo.UserID != "" {
@@ -49,7 +56,7 @@ func (g *gate) provide(ctx context.Context, req mcp.Request, start time.Time) co
 	if c.SessionID == "" {
 		c.SessionID = sessionID(req)
 	}
-	return c
+	return c, nil
 }
 
 // sessionID returns the id of the request's session; empty if it has none.

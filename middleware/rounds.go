@@ -225,9 +225,10 @@ func (e *embedded) intercept(payload json.RawMessage) (any, error) {
 	if e.phase == core.PhaseResponse {
 		dir = e.direction(core.PhaseRequest)
 	}
+	who, unprovided := e.invocationContext()
 	res, err := e.snapshot.Execute(e.ctx, &chain.Request{
 		Event: e.event, Phase: e.phase, Direction: dir, Payload: payload, Disposable: true,
-		MessageID: e.id, Protocol: e.protocol, Context: e.invocationContext(), Applier: e,
+		MessageID: e.id, Protocol: e.protocol, Context: who, Unreadable: unprovided, Applier: e,
 	})
 	if err != nil {
 		return nil, e.refused(e.event, e.phase, err)
