@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
@@ -179,6 +180,9 @@ func (h *sessionHost) Invoke(ctx context.Context, name string, inv *core.Invocat
 	if err != nil {
 		return core.Answer{}, h.failure(err)
 	}
+	if res.Interceptor != "" && res.Interceptor != params.Name || res.Phase != "" && res.Phase != inv.Phase {
+		return core.Answer{}, fmt.Errorf("%w: not the answer to this invoke", core.ErrMalformed)
+	}
 	return res.Answer, nil
 }
 
@@ -188,8 +192,12 @@ func (h *sessionHost) params(ctx context.Context, name string, inv *core.Invocat
 	if len(inv.Payload) > h.opts.MaxPayload { // not worth writing
 		return nil, tooLarge(len(inv.Payload), h.opts.MaxPayload)
 	}
+	bare, ok := strings.CutPrefix(name, h.opts.Prefix)
+	if !ok {
+		return nil, fmt.Errorf("mcpext: %q: %w", name, ErrNotFound)
+	}
 	p := &InvokeParams{InvokeRequest: core.InvokeRequest{
-		Name: name[len(h.opts.Prefix):], Timeout: peerTimeout(ctx), Invocation: *inv,
+		Name: bare, Timeout: peerTimeout(ctx), Invocation: *inv,
 	}}
 	if who := inv.Context.Principal; h.local && who != nil && who.Asserted {
 		p.Meta = mcp.Meta{metaAsserted: true}

@@ -483,3 +483,32 @@ func TestManyInvokesOnOneSession(t *testing.T) {
 		})
 	}
 }
+
+// An answer to something else is no answer.
+func TestForeignAnswers(t *testing.T) {
+	for name, edit := range map[string]func(*mcpext.InvokeResult){
+		"another interceptor": func(r *mcpext.InvokeResult) { r.Interceptor = "other" },
+		"another phase":       func(r *mcpext.InvokeResult) { r.Phase = core.PhaseResponse },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := lists("a", "x")
+			s.invoke = func(context.Context, *mcpext.InvokeParams) (*mcpext.InvokeResult, error) {
+				r := passed()
+				edit(r)
+				return r, nil
+			}
+			_, err := over(t, nil, s.session(t)).Execute(t.Context(), call())
+			require.ErrorIs(t, err, core.ErrMalformed)
+		})
+	}
+}
+
+// A name without the prefix is nobody's.
+func TestNamesWithoutThePrefix(t *testing.T) {
+	h := mcpext.NewSessionHost(lists("a", "x").session(t), &mcpext.SessionOptions{Prefix: "long/"})
+	defer h.Close()
+	for _, name := range []string{"x", "other/x"} {
+		_, err := h.Invoke(t.Context(), name, &core.Invocation{Event: core.EventToolsCall, Phase: core.PhaseRequest})
+		require.ErrorIs(t, err, mcpext.ErrNotFound)
+	}
+}

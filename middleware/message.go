@@ -82,7 +82,7 @@ func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
 }
 
 func (m *message) through(ctx context.Context) (res mcp.Result, err error) {
-	if m.rounds && m.peer == nil {
+	if m.rounds {
 		if err := m.interceptAnswers(); err != nil {
 			return nil, err
 		}
@@ -96,8 +96,12 @@ func (m *message) through(ctx context.Context) (res mcp.Result, err error) {
 		return nil, err
 	}
 	if _, _, asking := asks(res); asking {
-		// Not the method's result yet: that comes with a later round.
-		return m.interceptRequests(res)
+		if res, err = m.interceptRequests(res); err != nil {
+			return nil, err
+		}
+		if onlyAsks(res) {
+			return res, nil // not the method's result yet: that comes with a later round
+		}
 	}
 	if m.response {
 		return m.interceptResponse(res)

@@ -71,6 +71,9 @@ func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
 	if err != nil {
 		return chain.Applied{}, err
 	}
+	if err := m.carried(going); err != nil {
+		return chain.Applied{}, err
+	}
 	retargeted, err := retargets(m.original, going)
 	if err != nil {
 		return chain.Applied{}, err
@@ -80,6 +83,14 @@ func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
 	}
 	m.applied = withParams(m.req, params)
 	return chain.Applied{Payload: going, Revalidate: retargeted}, nil
+}
+
+// carried says whether a mutated payload carries what it carried before.
+func (m *message) carried(going json.RawMessage) error {
+	if !manyRounds(m.method) {
+		return nil
+	}
+	return carriesTheSame(m.original, going)
 }
 
 // retargets reports whether params say something else about what they are for.
@@ -149,6 +160,9 @@ func (m *message) applyResult(payload json.RawMessage) (chain.Applied, error) {
 	fresh := reflect.New(t.Elem()).Interface().(mcp.Result)
 	going, err := m.decodeFresh(restored, fresh)
 	if err != nil {
+		return chain.Applied{}, err
+	}
+	if err := m.carried(going); err != nil {
 		return chain.Applied{}, err
 	}
 	if call, ok := fresh.(*mcp.CallToolResult); ok && call.IsError {

@@ -41,18 +41,81 @@ func embedsHooked(snap *chain.Snapshot) bool {
 	return false
 }
 
-// asks returns the requests that a result carries, and whether it is one of
-// those that want an answer before there is a result proper.
+// asks returns the requests that a result carries, and whether it wants an
+// answer before there is a result proper: clients act on the requests, whatever
+// the result calls itself.
 func asks(res mcp.Result) (requests mcp.InputRequestMap, state string, ok bool) {
 	switch r := res.(type) {
 	case *mcp.CallToolResult:
-		return r.InputRequests, r.RequestState, r.NeedsInput()
+		return r.InputRequests, r.RequestState, r.NeedsInput() || r.InputRequests != nil
 	case *mcp.GetPromptResult:
-		return r.InputRequests, r.RequestState, r.NeedsInput()
+		return r.InputRequests, r.RequestState, r.NeedsInput() || r.InputRequests != nil
 	case *mcp.ReadResourceResult:
-		return r.InputRequests, r.RequestState, r.NeedsInput()
+		return r.InputRequests, r.RequestState, r.NeedsInput() || r.InputRequests != nil
 	}
 	return nil, "", false
+}
+
+// onlyAsks reports whether there is nothing in a result but what it asks for. A
+// peer may call a result what it likes; what else is in it has to be judged.
+func onlyAsks(res mcp.Result) bool {
+	switch r := res.(type) {
+	case *mcp.CallToolResult:
+		return len(r.Content) == 0 && r.StructuredContent == nil && !r.IsError && onlyReserved(r.Meta)
+	case *mcp.GetPromptResult:
+		return len(r.Messages) == 0 && r.Description == "" && onlyReserved(r.Meta)
+	case *mcp.ReadResourceResult:
+		return len(r.Contents) == 0 && onlyReserved(r.Meta)
+	}
+	return false
+}
+
+func onlyReserved(meta mcp.Meta) bool {
+	for key := range meta {
+		if !reservedMeta(key) {
+			return false
+		}
+	}
+	return true
+}
+
+// errCarried says that a mutator of the carrying message changed what travels
+// in it: only interceptors of those events may.
+var errCarried = errors.New("changes requests or answers that the message carries")
+
+// carriesTheSame reports whether two payloads carry the same requests, answers
+// and state, and whether the later one asks only if the first did.
+func carriesTheSame(before, after json.RawMessage) error {
+	if len(before) == 0 {
+		before = json.RawMessage("{}")
+	}
+	old, err := core.Members(before)
+	if err != nil {
+		return err
+	}
+	now, err := core.Members(after)
+	if err != nil {
+		return err
+	}
+	for _, name := range [...]string{"inputRequests", "inputResponses", "requestState"} {
+		if !sameJSON(valueOf(old, name), valueOf(now, name)) {
+			return errCarried
+		}
+	}
+	const asking = `"input_required"`
+	if string(valueOf(now, "resultType")) == asking && string(valueOf(old, "resultType")) != asking {
+		return errCarried
+	}
+	return nil
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	_, more := core.Missing(a, b)
+	_, less := core.Missing(b, a)
+	return !more && !less
 }
 
 // withRequests returns a copy of the result that carries other requests.
@@ -212,6 +275,8 @@ type embedded struct {
 	id    string
 	old   any
 	fresh any
+
+	original json.RawMessage
 }
 
 // intercept runs one phase on the payload and returns what goes on.
@@ -225,6 +290,7 @@ func (e *embedded) intercept(payload json.RawMessage) (any, error) {
 	if e.phase == core.PhaseResponse {
 		dir = e.direction(core.PhaseRequest)
 	}
+	e.original = payload
 	who, unprovided := e.invocationContext()
 	res, err := e.snapshot.Execute(e.ctx, &chain.Request{
 		Event: e.event, Phase: e.phase, Direction: dir, Payload: payload, Disposable: true,
@@ -241,6 +307,14 @@ func (e *embedded) intercept(payload json.RawMessage) (any, error) {
 
 // Apply decodes a mutated payload into a new value of the same type.
 func (e *embedded) Apply(payload json.RawMessage) (chain.Applied, error) {
+	protected := protectedMembers
+	if e.phase == core.PhaseRequest {
+		protected = nil
+	}
+	payload, err := restore(e.original, payload, protected)
+	if err != nil {
+		return chain.Applied{}, err
+	}
 	fresh := reflect.New(reflect.TypeOf(e.old).Elem()).Interface()
 	going, err := e.decodeFresh(payload, fresh)
 	if err != nil {
@@ -278,8 +352,13 @@ func (m *message) answer(ctx context.Context, res mcp.Result) (mcp.Result, error
 		if err != nil {
 			return nil, err
 		}
-		again := withParams(m.req, withAnswers(m.req.GetParams(), responses, state))
-		if res, err = m.handle(ctx, m.method, again, m.next, false); err != nil {
+		m.req, m.retry = withParams(m.req, withAnswers(m.req.GetParams(), responses, state)), true
+		if m.request { // a message like any other
+			if err := m.interceptRequest(); err != nil {
+				return nil, err
+			}
+		}
+		if res, err = m.handle(ctx, m.method, m.req, m.next, false); err != nil {
 			return nil, err
 		}
 	}
