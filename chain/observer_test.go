@@ -176,7 +176,7 @@ func (b badObserver) do(ctx context.Context) context.Context {
 	}
 	return nil
 }
-func (b badObserver) Prepare(*chain.Entry) any { b.do(context.TODO()); return nil }
+func (b badObserver) Prepare(*chain.Entry) any { b.do(context.Background()); return nil }
 func (b badObserver) MessageStart(ctx context.Context, _ *chain.Message) context.Context {
 	return b.do(ctx)
 }
