@@ -45,25 +45,21 @@ func embedsHooked(snap *chain.Snapshot) bool {
 // this peer sends them. It returns the result with what became of them.
 func (m *message) interceptRequests(res mcp.Result) (mcp.Result, error) {
 	requests, state, ok := asks(res)
-	if !ok || len(requests) == 0 {
+	if !ok || len(requests) == 0 || !m.embedsHooked(m.snapshot) {
 		return res, nil
 	}
 	// The SDK fills in members when it writes requests; take them from there.
-	raw, err := m.encode(requests)
-	if err != nil {
-		return nil, m.refused(m.method, core.PhaseResponse, err)
-	}
 	var written map[string]struct {
-		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 	}
-	if err := json.Unmarshal(raw, &written); err != nil {
-		return nil, m.refused(m.method, core.PhaseResponse, err)
+	raw, unreadable := m.encode(requests)
+	if unreadable == nil {
+		unreadable = json.Unmarshal(raw, &written)
 	}
 	changed := mcp.InputRequestMap{}
 	for _, id := range sortedIDs(requests) {
-		e := embedded{message: m, event: written[id].Method, phase: core.PhaseRequest, id: m.embeddedID(state, id), old: requests[id]}
-		fresh, err := e.intercept(written[id].Params)
+		e := embedded{message: m, event: eventOf(requests[id]), phase: core.PhaseRequest, id: m.embeddedID(state, id), old: requests[id]}
+		fresh, err := e.intercept(written[id].Params, unreadable)
 		if err != nil {
 			return nil, err
 		}
@@ -79,18 +75,14 @@ func (m *message) interceptRequests(res mcp.Result) (mcp.Result, error) {
 // peer receives them. The request goes on with what became of them.
 func (m *message) interceptAnswers() error {
 	params := m.req.GetParams()
-	if isNil(params) {
+	if isNil(params) || !m.embedsHooked(m.snapshot) {
 		return nil
 	}
 	responses, state := answers(params)
 	changed := mcp.InputResponseMap{}
 	for _, id := range sortedIDs(responses) {
 		e := embedded{message: m, event: eventOf(responses[id]), phase: core.PhaseResponse, id: m.embeddedID(state, id), old: responses[id]}
-		raw, err := m.encode(responses[id])
-		if err != nil {
-			return m.refused(m.method, core.PhaseRequest, err)
-		}
-		fresh, err := e.intercept(raw)
+		fresh, err := e.intercept(m.encode(responses[id]))
 		if err != nil {
 			return err
 		}
@@ -102,14 +94,14 @@ func (m *message) interceptAnswers() error {
 	return nil
 }
 
-// eventOf names the event that an answer belongs to.
-func eventOf(response mcp.InputResponse) string {
-	switch response.(type) {
-	case *mcp.ElicitResult:
+// eventOf names the event that a request or an answer belongs to.
+func eventOf(carried any) string {
+	switch carried.(type) {
+	case *mcp.ElicitParams, *mcp.ElicitResult:
 		return core.EventElicitation
-	case *mcp.CreateMessageResult, *mcp.CreateMessageWithToolsResult:
+	case *mcp.CreateMessageParams, *mcp.CreateMessageWithToolsParams, *mcp.CreateMessageResult, *mcp.CreateMessageWithToolsResult:
 		return core.EventSampling
-	case *mcp.ListRootsResult:
+	case *mcp.ListRootsParams, *mcp.ListRootsResult:
 		return core.EventRoots
 	}
 	return ""
@@ -144,8 +136,9 @@ type embedded struct {
 	original json.RawMessage
 }
 
-// intercept runs one phase on the payload and returns what goes on.
-func (e *embedded) intercept(payload json.RawMessage) (any, error) {
+// intercept runs one phase on the payload and returns what goes on. A payload
+// that cannot be had is each interceptor's failure.
+func (e *embedded) intercept(payload json.RawMessage, unreadable error) (any, error) {
 	if !e.snapshot.Hooked(e.event, e.phase) {
 		return e.old, nil
 	}
@@ -157,9 +150,12 @@ func (e *embedded) intercept(payload json.RawMessage) (any, error) {
 	}
 	e.original = payload
 	who, unprovided := e.invocationContext()
+	if unreadable == nil {
+		unreadable = unprovided
+	}
 	res, err := e.snapshot.Execute(e.ctx, &chain.Request{
 		Event: e.event, Phase: e.phase, Direction: dir, Payload: payload, Disposable: true,
-		MessageID: e.id, Protocol: e.protocol, Context: who, Unreadable: unprovided, Applier: e,
+		MessageID: e.id, Protocol: e.protocol, Context: who, Unreadable: unreadable, Applier: e,
 	})
 	if err != nil {
 		return nil, e.refused(e.event, e.phase, err)

@@ -191,3 +191,28 @@ func TestReservedMetaOfEmbeddedRequests(t *testing.T) {
 		assert.Equal(t, "tp", meta["traceparent"], version)
 	}
 }
+
+// A request that cannot be encoded is the failure of what is active on it, and
+// as without Headgate where only audits are, or nothing is.
+func TestUnreadableEmbeddedRequests(t *testing.T) {
+	odd := &mcp.ElicitParams{Message: "q", RequestedSchema: func() {}} // cannot be encoded
+	outcome := func(interceptors ...core.Interceptor) string {
+		gate := middleware.Receiving(newChain(t, interceptors...), nil)
+		handle := gate(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": odd}}, nil
+		})
+		res, err := handle(context.Background(), core.EventToolsCall, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "t"}})
+		if err != nil {
+			return err.Error()
+		}
+		if res.(*mcp.CallToolResult).InputRequests["q"] != odd {
+			return "changed"
+		}
+		return "untouched"
+	}
+	on := ct.On(core.PhaseRequest, core.EventElicitation)
+	assert.Equal(t, "untouched", outcome())
+	assert.Equal(t, "untouched", outcome(ct.Validator("v", ct.Deny, on, ct.Audit)))
+	assert.Equal(t, "untouched", outcome(ct.Validator("v", ct.Deny, on, ct.FailOpen)))
+	assert.Equal(t, "interceptor failed", outcome(ct.Validator("v", ct.Allow, on)))
+}

@@ -235,7 +235,7 @@ func FuzzRedact(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload string) {
 		var before any
 		if core.Decode([]byte(payload), &before) != nil || strings.Contains(payload, "_meta") {
-			t.Skip("no result, or one with parts that stay")
+			return // no result, or one with parts that stay
 		}
 		got := redacted(t, payload)
 		var after any
