@@ -25,7 +25,8 @@ help: ## List the targets
 
 .PHONY: demo
 demo: ## Run the demo server, with traffic (DEMOFLAGS="--traffic 0")
-	$(GO) run ./cmd/headgate demo $(DEMOFLAGS)
+	@$(GO) build -o bin/headgate ./cmd/headgate
+	exec bin/headgate demo $(DEMOFLAGS)
 
 .PHONY: check
 check: build lint test modules tidy-check ## All that CI runs, apart from e2e
