@@ -39,7 +39,7 @@ build: ## Compile all packages, and the binary into bin/
 .PHONY: test
 test: ## Test the root module under the race detector, then what needs another build
 	$(GO) test -race -shuffle=on ./...
-	$(GO) test -run Allocations ./middleware
+	$(GO) test -run Allocations ./middleware ./telemetry
 	$(GO) test -tags headgatecheck ./chain
 
 .PHONY: modules

@@ -48,8 +48,9 @@ type lane struct {
 type auditJob struct {
 	ctx       context.Context
 	step      *step
+	snapshot  *Snapshot
 	observers observers
-	call      *Invoke
+	call      Invoke
 	inv       core.Invocation
 }
 
@@ -163,21 +164,24 @@ func (l *lane) health() (queued int, dropped uint64) {
 // reports the outcome to the observers. There is nobody else to tell.
 func (j *auditJob) run(a *auditor) Outcome {
 	j.inv.Payload = bytes.Clone(j.inv.Payload)
-	ctx := j.observers.invokeStart(j.ctx, j.call, j.step.handles)
+	ctx := j.observers.invokeStart(j.ctx, &j.call, j.step.handles)
+	j.snapshot.identify(ctx, &j.inv)
 	began := time.Now()
 	var answer core.Answer
 	err := errDropped
-	if a.ctx.Err() == nil {
+	ran := a.ctx.Err() == nil
+	if ran {
 		ended, stop := mergeEnd(ctx, a.ctx)
-		answer, err = j.step.guard.do(ended, j.step.entry.Type, j.step.auditTimeout, j.step.headRoom, false, &j.inv, j.step.invoke)
+		limits := invokeLimits{timeout: j.step.auditTimeout, headRoom: j.step.headRoom, propagator: j.snapshot.propagator}
+		answer, err = j.step.guard.do(ended, j.step.entry.Type, limits, &j.inv, j.step.invoke)
 		stop()
 	}
 	if a.ctx.Err() != nil {
 		a.unfinished.Add(1)
 	}
-	out := Outcome{Entry: j.step.entry, Phase: j.inv.Phase, Mode: core.ModeAudit, Start: began, Duration: time.Since(began)}
+	out := Outcome{Entry: j.step.entry, Phase: j.inv.Phase, Mode: core.ModeAudit, Ran: ran, Start: began, Duration: time.Since(began)}
 	out.judge(answer, err)
-	j.observers.invokeEnd(ctx, j.call, j.step.handles, &out)
+	j.observers.invokeEnd(ctx, &j.call, j.step.handles, &out)
 	return out
 }
 

@@ -16,6 +16,9 @@ type callContext struct {
 	parent   context.Context
 	deadline time.Time
 	timeout  time.Duration // what the invoke was given, without head-room
+	// propagator writes the trace context for hosts that are elsewhere; nil if
+	// nobody traces.
+	propagator Propagator
 	// selfEnding is set for handlers that run on their caller's goroutine:
 	// nobody waits for these, so the context watches the clock itself.
 	selfEnding bool

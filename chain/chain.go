@@ -33,6 +33,9 @@ type Options struct {
 	Protocols []string
 	// Observer watches from the first message on; nil for none.
 	Observer Observer
+	// Propagator carries trace contexts to hosts that are elsewhere. Nil means
+	// the first observer that is one, if any.
+	Propagator Propagator
 	// InlineAudit runs audit interceptors before Execute returns, after all
 	// active ones, and puts their outcomes into the results. The message then
 	// waits for them; it still cannot be blocked or changed by them.
@@ -97,6 +100,7 @@ type Chain struct {
 	overrides map[string]Overrides
 	observers []*Observer
 	guards    map[string]*Guard
+	built     uint64 // the number of the newest snapshot
 	closed    bool
 }
 
@@ -190,7 +194,7 @@ func (c *Chain) addHost(hd *hosted, bindings []Binding) error {
 		c.hosts = c.hosts[:len(c.hosts)-1]
 		return err // nothing of it was ever live
 	}
-	c.snapshot.Store(s)
+	c.publish(s)
 	return nil
 }
 
@@ -263,6 +267,17 @@ func (c *Chain) Refresh(ctx context.Context) error {
 // nothing: an unknown name or hooks that widen are an error that says which,
 // and then nothing changes. Messages under way keep the policy they began with.
 func (c *Chain) SetOverrides(overrides map[string]Overrides) error {
+	return c.setOverrides(overrides, false)
+}
+
+// SetStanding is SetOverrides for whoever keeps policy for longer than
+// interceptors live: an override for a name that no host lists yet stands, and
+// holds from the moment when one does. Hooks in it that widen have no effect.
+func (c *Chain) SetStanding(overrides map[string]Overrides) error {
+	return c.setOverrides(overrides, true)
+}
+
+func (c *Chain) setOverrides(overrides map[string]Overrides, standing bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -274,14 +289,18 @@ func (c *Chain) SetOverrides(overrides map[string]Overrides) error {
 	for _, name := range sortedKeys(overrides) {
 		o := overrides[name]
 		st, ok := names[name]
-		if !ok {
-			errs = append(errs, fmt.Errorf("chain: override of %q: %w", name, ErrUnknownName))
-			continue
+		o = o.clone()
+		err := o.canonicalConfig()
+		switch {
+		case ok:
+			err = errors.Join(err, o.check(&st.entry.Descriptor))
+		case !standing:
+			err = ErrUnknownName
 		}
-		if err := o.check(&st.entry.Descriptor); err != nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("chain: override of %q: %w", name, err))
 		}
-		next[name] = o.clone()
+		next[name] = o
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -302,7 +321,12 @@ func (c *Chain) AddObserver(o Observer) (remove func()) {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.observers = slices.DeleteFunc(c.observers, func(p *Observer) bool { return p == mine })
+		before := len(c.observers)
+		c.observers = slices.DeleteFunc(slices.Clone(c.observers), func(p *Observer) bool { return p == mine })
+		if len(c.observers) == before {
+			return
+		}
+		observers{o}.policyChanged(c, nil)
 		_ = c.compile()
 	}
 }
@@ -357,6 +381,7 @@ func (c *Chain) Close() error {
 	// What was guarded stays guarded: messages that come late are refused.
 	s := &Snapshot{chain: c, steps: c.snapshot.Load().steps, closed: true}
 	s.compile()
+	watching := c.snapshot.Load().observers
 	c.snapshot.Store(s)
 	c.mu.Unlock()
 	for _, hd := range hosts {
@@ -364,6 +389,7 @@ func (c *Chain) Close() error {
 	}
 	defer close(c.done)
 	errs := []error{c.audit.close()}
+	watching.policyChanged(c, nil)
 	for _, hd := range hosts {
 		if err := hd.host.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))

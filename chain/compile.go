@@ -21,15 +21,24 @@ func (c *Chain) compile() error {
 		return ErrClosed
 	}
 	s, err := c.build()
-	c.snapshot.Store(s)
+	c.publish(s)
 	return err
 }
 
+// publish swaps a snapshot in and tells those who want to know. c.mu is held,
+// so that they are told in order.
+func (c *Chain) publish(s *Snapshot) {
+	c.built = s.number
+	c.snapshot.Store(s)
+	s.observers.policyChanged(c, s.entries())
+}
+
 func (c *Chain) build() (*Snapshot, error) {
-	s := &Snapshot{chain: c}
+	s := &Snapshot{chain: c, number: c.built + 1}
 	for _, o := range c.observers {
 		s.observers = append(s.observers, *o)
 	}
+	s.propagator = c.propagator(s.observers)
 	taken := map[string]string{}
 	var errs []error
 	for _, hd := range c.hosts {
@@ -52,6 +61,7 @@ func (c *Chain) build() (*Snapshot, error) {
 
 func (c *Chain) newStep(host string, b *Binding, order int) *step {
 	e := newEntry(host, b.Descriptor, c.overrides[b.Name], c.opts.InvokeTimeout)
+	e.Remote, e.guard = b.Remote, c.guardOf(host, b)
 	st := &step{
 		entry: e, order: order,
 		audit:    e.Effective.Mode == core.ModeAudit,
@@ -61,8 +71,11 @@ func (c *Chain) newStep(host string, b *Binding, order int) *step {
 		headRoom: b.HeadRoom,
 		config:   c.configs[e.Name],
 		invoke:   b.Invoke, checkConfig: b.CheckConfig,
-		guard: c.guardOf(host, b),
+		guard: e.guard,
 		lane:  c.audit.lane(host, e.Name),
+	}
+	if e.Overrides.Config != nil {
+		st.config = e.Overrides.Config
 	}
 	st.auditTimeout = c.opts.AuditTimeout
 	if e.Overrides.Timeout > 0 {

@@ -16,6 +16,11 @@ type Entry struct {
 	core.Descriptor
 	// Host is the name that the interceptor's host was added under.
 	Host string
+	// Remote says that the host is reached over a connection.
+	Remote bool
+	// DefaultTimeout is Options.InvokeTimeout: what an invoke may take unless
+	// overrides say otherwise. Negative means no end.
+	DefaultTimeout time.Duration
 	// Overrides is what the operator said; zero if nothing.
 	Overrides Overrides
 	// Effective is what holds.
@@ -23,7 +28,13 @@ type Entry struct {
 	// Health says how the interceptor fares. In entries that observers see
 	// only Err is set.
 	Health Health
+
+	guard *Guard
 }
+
+// Guard returns the guard that limits the interceptor. Entries of several
+// chains may have the same one. It is nil in an entry that no chain has made.
+func (e *Entry) Guard() *Guard { return e.guard }
 
 // Effective is the policy that holds for an entry.
 type Effective struct {
@@ -67,6 +78,9 @@ type Overrides struct {
 	Hooks []core.Hook
 	// Off takes the interceptor out of all plans.
 	Off bool
+	// Config replaces Options.Config for the interceptor; nil keeps it. One that
+	// does not match the interceptor's schema is a fault of the entry.
+	Config map[string]any
 }
 
 // check joins what is wrong with the overrides for an interceptor.
@@ -93,6 +107,15 @@ func (o *Overrides) check(d *core.Descriptor) error {
 	return errors.Join(errs...)
 }
 
+// canonicalConfig gives the configuration the form that it would have after a
+// trip over the wire.
+func (o *Overrides) canonicalConfig() (err error) {
+	if o.Config != nil {
+		o.Config, err = canonicalConfig(o.Config)
+	}
+	return err
+}
+
 // clone copies what o shares with its maker.
 func (o Overrides) clone() Overrides {
 	if o.FailOpen != nil {
@@ -104,12 +127,13 @@ func (o Overrides) clone() Overrides {
 		o.Priority = &priority
 	}
 	o.Hooks = core.ExpandHooks(o.Hooks)
+	o.Config = core.CloneMap(o.Config)
 	return o
 }
 
 // newEntry works out what holds for an interceptor.
 func newEntry(host string, d core.Descriptor, o Overrides, timeout time.Duration) *Entry {
-	e := &Entry{Descriptor: d, Host: host, Overrides: o}
+	e := &Entry{Descriptor: d, Host: host, DefaultTimeout: timeout, Overrides: o}
 	e.Effective = Effective{
 		Mode: d.Mode, FailOpen: d.FailOpen, Priority: d.PriorityHint,
 		Timeout: timeout, Hooks: d.Hooks, Off: o.Off,

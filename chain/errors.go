@@ -50,6 +50,19 @@ type PanicError struct {
 // Error says that a handler panicked, and with what.
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
+// A RemoteError is the failure of an invoke that a remote host answered with a
+// JSON-RPC error. What the peer says stays inside Err.
+type RemoteError struct {
+	Code int64
+	Err  error
+}
+
+// Error returns the peer's words. It is for operators.
+func (e *RemoteError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RemoteError) Unwrap() error { return e.Err }
+
 // A Reason names why a message was stopped or an interceptor failed. The set
 // is closed, so it is fit for a metric's label.
 type Reason string

@@ -25,6 +25,7 @@ type execution struct {
 	mutated bool
 	budget  time.Duration // what fail-open interceptors may still spend; negative means no end
 	index   int
+	shown   Execution // what the observers are shown
 	abort   *AbortError
 	inline  []*auditJob // audit runs to be made before Execute returns
 
@@ -105,10 +106,11 @@ func (x *execution) execute(ctx context.Context) (*Result, error) {
 	start := time.Now()
 	x.begin(start)
 	if obs := x.snapshot.observers; len(obs) > 0 {
-		ctx = obs.executeStart(ctx, &Execution{
+		x.shown = Execution{
 			Event: x.req.Event, Phase: x.req.Phase, Direction: x.req.Direction, MessageID: x.res.MessageID,
-			Interceptors: x.plan.size(), PayloadSize: len(x.payload),
-		})
+			Interceptors: x.plan.size(), PayloadSize: len(x.payload), MarshalTime: x.req.MarshalTime,
+		}
+		ctx = obs.executeStart(ctx, &x.shown)
 	}
 	x.ctx = ctx
 	if x.req.Direction == core.Receiving {

@@ -36,15 +36,23 @@ func (g *Guard) Full() bool { return g.abandoned.Load() >= MaxAbandoned }
 func (g *Guard) Do(ctx context.Context, kind core.Type, timeout time.Duration, inline bool, inv *core.Invocation,
 	invoke func(context.Context, *core.Invocation) (core.Answer, error),
 ) (core.Answer, error) {
-	return g.do(ctx, kind, timeout, 0, inline, inv, invoke)
+	return g.do(ctx, kind, invokeLimits{timeout: timeout, inline: inline}, inv, invoke)
 }
 
-func (g *Guard) do(ctx context.Context, kind core.Type, timeout, headRoom time.Duration, inline bool, inv *core.Invocation,
+// invokeLimits is how a guard runs one invoke.
+type invokeLimits struct {
+	timeout, headRoom time.Duration
+	inline            bool
+	propagator        Propagator
+}
+
+func (g *Guard) do(ctx context.Context, kind core.Type, limits invokeLimits, inv *core.Invocation,
 	invoke func(context.Context, *core.Invocation) (core.Answer, error),
 ) (core.Answer, error) {
 	f := &flight{guard: g, kind: kind, invoke: invoke, inv: *inv}
-	f.prepare(ctx, timeout, headRoom, time.Time{})
-	if inline || timeout <= 0 {
+	f.propagator = limits.propagator
+	f.prepare(ctx, limits.timeout, limits.headRoom, time.Time{})
+	if limits.inline || limits.timeout <= 0 {
 		f.runInline()
 		return f.answer, f.err
 	}
@@ -85,7 +93,7 @@ type flight struct {
 	done    bool
 	slot    int
 	step    *step
-	call    *Invoke
+	call    Invoke          // what the observers are shown
 	ctx     context.Context // what the observers made, for the end
 }
 

@@ -42,13 +42,18 @@ type Binding struct {
 	// host that passes the timeout on needs it for the way back: the peer's
 	// own report of a timeout is better than a lost call.
 	HeadRoom time.Duration
+	// Remote says that invokes leave this process, or are sent as if they did.
+	Remote bool
 	// Guard limits the interceptor wherever it is called from. Nil means that
 	// the chain makes one.
 	Guard *Guard
 }
 
-// A HeadRoomer is a [Host] whose bindings all need the same head-room.
-type HeadRoomer interface {
+// A RemoteHost is a [Host] at the other end of a connection. Its invokes are
+// sent with [TraceMeta].
+type RemoteHost interface {
+	Host
+	// HeadRoom is that of all its bindings.
 	HeadRoom() time.Duration
 }
 
@@ -62,13 +67,14 @@ func bind(ctx context.Context, h Host) ([]Binding, error) {
 		return nil, err
 	}
 	var headRoom time.Duration
-	if r, ok := h.(HeadRoomer); ok {
-		headRoom = r.HeadRoom()
+	remote, isRemote := h.(RemoteHost)
+	if isRemote {
+		headRoom = remote.HeadRoom()
 	}
 	out := make([]Binding, len(list))
 	for i, d := range list {
 		out[i] = Binding{
-			Descriptor: d, HeadRoom: headRoom,
+			Descriptor: d, HeadRoom: headRoom, Remote: isRemote,
 			Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
 				return h.Invoke(ctx, d.Name, inv)
 			},

@@ -42,6 +42,16 @@ type Preparer interface {
 	Prepare(e *Entry) any
 }
 
+// A PolicyObserver is an [Observer] that is told of the interceptors of a chain
+// each time these or their policy change.
+type PolicyObserver interface {
+	// PolicyChanged is called in the order of the changes, and with no entries
+	// when the chain has been closed or the observer was removed. The entries
+	// never change and may be kept. It must not call the chain, which is being
+	// changed.
+	PolicyChanged(ch *Chain, entries []*Entry)
+}
+
 // NopObserver does nothing. Its zero value is ready to use.
 type NopObserver struct{}
 
@@ -74,6 +84,10 @@ type Message struct {
 	// Target is the tool, prompt or resource that the message names, if any.
 	// It comes from the client unchecked.
 	Target string
+	// Offered says that the server is known to have a tool or prompt of that
+	// name, so that there are not more such names than the server gave. It may
+	// only be known when the message ends.
+	Offered bool
 	// Meta is the params' _meta as received; nil if there is none. It is
 	// shared with the message and must not be changed or kept.
 	Meta map[string]any
@@ -88,6 +102,8 @@ type Message struct {
 	Transport string
 	// Direction says whether this peer received or sent the message.
 	Direction core.Direction
+	// Policy is the number of the snapshot that the message runs under.
+	Policy uint64
 	// Retry says that a request is sent once more, with answers to what its
 	// first result asked for. It is not another operation.
 	Retry bool
@@ -160,6 +176,8 @@ type Execution struct {
 	Interceptors int
 	// PayloadSize is the payload's length in bytes.
 	PayloadSize int
+	// MarshalTime is what the caller took to make the payload.
+	MarshalTime time.Duration
 }
 
 // An Invoke is one call of one interceptor.
@@ -219,6 +237,14 @@ func (os observers) invokeEnd(ctx context.Context, i *Invoke, handles []any, out
 	for n := len(os) - 1; n >= 0; n-- {
 		i.Handle = handles[n]
 		contain(func() { os[n].InvokeEnd(ctx, i, out) })
+	}
+}
+
+func (os observers) policyChanged(ch *Chain, entries []*Entry) {
+	for _, o := range os {
+		if p, ok := o.(PolicyObserver); ok {
+			contain(func() { p.PolicyChanged(ch, entries) })
+		}
 	}
 }
 

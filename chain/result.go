@@ -23,6 +23,8 @@ type Request struct {
 	// interceptor then fails with it: active ones as their policy says, audit
 	// ones without any effect.
 	Unreadable error
+	// MarshalTime is what making Payload took; observers are told.
+	MarshalTime time.Duration
 	// Disposable gives Payload up: validators may be handed it without a copy.
 	// A caller that sets it must not use Payload any more, and must not trust
 	// FinalPayload's bytes unless Mutated is set.
@@ -136,7 +138,8 @@ func (s *ValidationSummary) add(sev core.Severity) {
 	}
 }
 
-func (s *ValidationSummary) count(r *core.ValidationResult) {
+// Add counts the findings of a result.
+func (s *ValidationSummary) Add(r *core.ValidationResult) {
 	if len(r.Messages) == 0 {
 		s.add(r.Verdict().Severity)
 		return
@@ -190,6 +193,9 @@ type Outcome struct {
 	// Validation or Mutation is the answer, if there was one.
 	Validation *core.ValidationResult
 	Mutation   *core.MutationResult
+	// Ran says that the handler was called: it is not where the interceptor
+	// was skipped, or there was nothing to hand to it.
+	Ran bool
 	// Abandoned says that the handler still ran when it was given up.
 	Abandoned bool
 	Start     time.Time

@@ -12,6 +12,7 @@ import (
 // phases of a message can run under one policy.
 type Snapshot struct {
 	chain     *Chain
+	number    uint64
 	closed    bool
 	steps     []*step
 	names     map[string]*step
@@ -19,6 +20,8 @@ type Snapshot struct {
 	patterns  bool // some hook holds a pattern, so that unnamed events may run something
 	unnamed   atomic.Pointer[map[planKey]*plan]
 	observers observers
+	// propagator is that of the options, or the first observer that is one.
+	propagator Propagator
 }
 
 type planKey struct {
@@ -90,6 +93,9 @@ func (s *Snapshot) Hooked(event string, phase core.Phase) bool {
 // Closed reports whether the chain was closed: what was hooked is refused.
 func (s *Snapshot) Closed() bool { return s.closed }
 
+// Number counts the policies of the chain; a later one has a higher number.
+func (s *Snapshot) Number() uint64 { return s.number }
+
 // Observed reports whether anybody watches.
 func (s *Snapshot) Observed() bool { return len(s.observers) > 0 }
 
@@ -102,4 +108,13 @@ func (s *Snapshot) MessageStart(ctx context.Context, m *Message) context.Context
 // returned.
 func (s *Snapshot) MessageEnd(ctx context.Context, end *MessageEnd) {
 	s.observers.messageEnd(ctx, end)
+}
+
+// entries returns the entries of all interceptors.
+func (s *Snapshot) entries() []*Entry {
+	out := make([]*Entry, len(s.steps))
+	for i, st := range s.steps {
+		out[i] = st.entry
+	}
+	return out
 }

@@ -78,7 +78,7 @@ func (x *execution) judgeValidators(outs []Outcome) bool {
 	for i := range outs {
 		out := &outs[i]
 		if out.Validation != nil {
-			x.res.ValidationSummary.count(out.Validation)
+			x.res.ValidationSummary.Add(out.Validation)
 		}
 		if !out.blocks() || out.Entry.Type != core.TypeValidation {
 			continue
@@ -173,6 +173,8 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 	}
 	f.slot = x.slot(st)
 	f.ctx = x.start(f, len(payload))
+	f.propagator = x.snapshot.propagator
+	x.snapshot.identify(f.ctx, &f.inv)
 	if skip != nil {
 		out := &x.res.Results[f.slot]
 		out.Start = time.Now()
@@ -241,27 +243,27 @@ func (x *execution) start(f *flight, size int) context.Context {
 		return x.ctx
 	}
 	f.call = x.newInvoke(f.step, size)
-	return obs.invokeStart(x.ctx, f.call, f.step.handles)
+	return obs.invokeStart(x.ctx, &f.call, f.step.handles)
 }
 
-func (x *execution) newInvoke(st *step, size int) *Invoke {
+func (x *execution) newInvoke(st *step, size int) Invoke {
 	x.index++
-	return &Invoke{
+	return Invoke{
 		Entry: st.entry, Event: x.req.Event, Phase: x.req.Phase,
 		MessageID: x.res.MessageID, PayloadSize: size, Index: x.index - 1,
 	}
 }
 
 func (x *execution) end(f *flight, out *Outcome) {
-	if f.call != nil {
-		x.snapshot.observers.invokeEnd(f.ctx, f.call, f.step.handles, out)
+	if obs := x.snapshot.observers; len(obs) > 0 {
+		obs.invokeEnd(f.ctx, &f.call, f.step.handles, out)
 	}
 }
 
 // land turns a flight that has ended into its outcome.
 func (x *execution) land(f *flight, original []byte) *Outcome {
 	out := &x.res.Results[f.slot]
-	out.Start = f.began
+	out.Start, out.Ran = f.began, true
 	if f.settled != nil {
 		out.Abandoned = true
 		out.Duration = time.Since(f.began)
@@ -285,7 +287,7 @@ func (x *execution) land(f *flight, original []byte) *Outcome {
 func (x *execution) handOver(st *step) {
 	payload := x.payload
 	j := &auditJob{
-		ctx: context.WithoutCancel(x.ctx), step: st, observers: x.snapshot.observers,
+		ctx: context.WithoutCancel(x.ctx), step: st, snapshot: x.snapshot, observers: x.snapshot.observers,
 		call: x.newInvoke(st, len(payload)), inv: x.invocation(st, payload),
 	}
 	skip := x.excluded(st)
@@ -297,10 +299,10 @@ func (x *execution) handOver(st *step) {
 		skip = errDropped
 	}
 	if skip != nil {
-		ctx := j.observers.invokeStart(j.ctx, j.call, st.handles)
+		ctx := j.observers.invokeStart(j.ctx, &j.call, st.handles)
 		out := Outcome{Entry: st.entry, Phase: x.req.Phase, Mode: core.ModeAudit, Start: time.Now()}
 		out.skip(skip)
-		j.observers.invokeEnd(ctx, j.call, st.handles, &out)
+		j.observers.invokeEnd(ctx, &j.call, st.handles, &out)
 	}
 }
 
@@ -320,7 +322,7 @@ func (x *execution) runInlineAudits() {
 		out := <-outs
 		x.res.Results = append(x.res.Results, out)
 		if out.Validation != nil {
-			x.res.ValidationSummary.count(out.Validation)
+			x.res.ValidationSummary.Add(out.Validation)
 		}
 	}
 	slices.SortFunc(x.res.Results[first:], func(a, b Outcome) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -33,6 +34,10 @@ type Options struct {
 	MaxPayload int
 	// MaxInvokes bounds how many invokes run at once. Zero means 128.
 	MaxInvokes int
+	// Propagator reads the trace context that an invoke carries, so that spans
+	// of handlers join the caller's trace. Nil reads none. A chain in this
+	// process has its own way.
+	Propagator chain.Propagator
 }
 
 const (
@@ -54,6 +59,7 @@ type Extension struct {
 
 	mu       sync.Mutex // serialises changes of the registry
 	watchers []*func()
+	chains   []weak.Pointer[chain.Chain] // of this extension's own making; whoever has them keeps them
 }
 
 var _ chain.Binder = (*host)(nil)
@@ -80,6 +86,9 @@ func New(opts *Options) *Extension {
 	e.exposed = &service{
 		extension: e, authorize: e.opts.Authorize,
 		maxPayload: e.opts.MaxPayload, maxInvokes: int64(e.opts.MaxInvokes),
+	}
+	if p := e.opts.Propagator; p != nil {
+		e.exposed.extract = p.Extract
 	}
 	e.registry.Store(&registry{byName: map[string]*registered{}})
 	return e
@@ -167,7 +176,42 @@ func (e *Extension) Chain(opts *chain.Options) (*chain.Chain, error) {
 		return nil, errors.Join(err, ch.Close())
 	}
 	e.warnOfConfigs(opts)
+	e.own(ch)
 	return ch, nil
+}
+
+// own notes a chain, whose operator may turn interceptors off.
+func (e *Extension) own(ch *chain.Chain) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.chains = append(e.chains, weak.Make(ch))
+}
+
+// off returns the interceptors that are off in all chains that run them: they
+// are not listed, and not to be had.
+func (e *Extension) off() map[string]bool {
+	e.mu.Lock()
+	var chains []*chain.Chain
+	e.chains = slices.DeleteFunc(e.chains, func(p weak.Pointer[chain.Chain]) bool {
+		ch := p.Value()
+		if ch == nil || ch.Snapshot().Closed() {
+			return true
+		}
+		chains = append(chains, ch)
+		return false
+	})
+	e.mu.Unlock()
+	off := map[string]bool{}
+	for i, ch := range chains {
+		for _, entry := range ch.Entries() {
+			if i == 0 {
+				off[entry.Name] = entry.Effective.Off
+			} else if !entry.Effective.Off {
+				off[entry.Name] = false
+			}
+		}
+	}
+	return off
 }
 
 // warnOfConfigs points out configurations that nobody has asked for. They may

@@ -34,9 +34,11 @@ func (e *Extension) localChain(ctx context.Context, opts *chain.Options, tap fun
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
+	h.service.extract = ch.Extract // before the first invoke
 	if err := ch.AddHost(ctx, "local", h); err != nil {
 		return nil, errors.Join(err, h.Close(), ch.Close())
 	}
+	e.own(ch)
 	return ch, nil
 }
 
@@ -44,6 +46,7 @@ func (e *Extension) localChain(ctx context.Context, opts *chain.Options, tap fun
 type localHost struct {
 	*sessionHost
 	extension *Extension
+	service   *service
 	server    *mcp.ServerSession
 	unwatch   func()
 
@@ -82,7 +85,7 @@ func (e *Extension) dial(ctx context.Context, tap func(jsonrpc.Message)) (*local
 	}
 	h := &localHost{
 		sessionHost: newSessionHost(cs, &SessionOptions{MaxPayload: math.MaxInt, Logger: e.opts.Logger}),
-		extension:   e, server: ss,
+		extension:   e, service: private, server: ss,
 	}
 	h.local = true
 	// Watched before it is listed, so that no change falls in between.
@@ -126,7 +129,7 @@ func (h *localHost) relist(ctx context.Context) error {
 // has nothing to check and fails.
 func (h *localHost) bind(d core.Descriptor) chain.Binding {
 	b := chain.Binding{
-		Descriptor: d, HeadRoom: headRoom,
+		Descriptor: d, HeadRoom: headRoom, Remote: true,
 		Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
 			return h.Invoke(ctx, d.Name, inv)
 		},

@@ -22,6 +22,10 @@ type service struct {
 	// and what it is sent cannot end the session.
 	private bool
 
+	// extract puts the trace context that _meta carries on the context; nil
+	// if nobody traces. It is set before the first invoke.
+	extract func(ctx context.Context, meta map[string]any) context.Context
+
 	invokes atomic.Int64 // under way
 }
 
@@ -34,9 +38,9 @@ func (s *service) serveList(ctx context.Context, ss *mcp.ServerSession, params *
 	if params != nil {
 		event = params.Event
 	}
-	res := &ListResult{Interceptors: []json.RawMessage{}}
+	res, off := &ListResult{Interceptors: []json.RawMessage{}}, s.off()
 	for _, r := range s.extension.registry.Load().list {
-		if event != "" && !sees(&r.Metadata, event) {
+		if off[r.Name] || event != "" && !sees(&r.Metadata, event) {
 			continue
 		}
 		entry, err := r.MarshalJSON() // json.Marshal would escape what people are to read
@@ -46,6 +50,15 @@ func (s *service) serveList(ctx context.Context, ss *mcp.ServerSession, params *
 		res.Interceptors = append(res.Interceptors, entry)
 	}
 	return res, nil
+}
+
+// off returns the interceptors that an operator has turned off. The chain behind
+// a private service knows by itself.
+func (s *service) off() map[string]bool {
+	if s.private {
+		return nil
+	}
+	return s.extension.off()
 }
 
 // sees reports whether an interceptor is hooked on the event in any phase. A
@@ -81,6 +94,9 @@ func (s *service) serveInvoke(ctx context.Context, ss *mcp.ServerSession, params
 	if who := params.Context.Principal; s.private && who != nil {
 		who.Asserted = params.Meta[metaAsserted] == true
 	}
+	if s.extract != nil && len(params.Meta) > 0 {
+		ctx = s.extract(ctx, params.Meta)
+	}
 	res, f := s.invoke(ctx, r, &params.InvokeRequest)
 	if f != nil {
 		return nil, s.refuse(core.MethodInvoke, f)
@@ -97,7 +113,7 @@ func (s *service) lookup(params *InvokeParams) (*registered, *fault) {
 		return nil, invalid("invalid params", nil, params.fault)
 	}
 	r := s.extension.registry.Load().byName[params.Name]
-	if r == nil {
+	if r == nil || s.off()[r.Name] {
 		data := &errorData{}
 		if core.CheckName(params.Name) == nil {
 			data.Interceptor = params.Name

@@ -59,7 +59,7 @@ type sessionHost struct {
 
 var _ interface {
 	chain.Host
-	chain.HeadRoomer
+	chain.RemoteHost
 } = (*sessionHost)(nil)
 
 // NewSessionHost returns a host over a session with an interceptor server, on
@@ -199,8 +199,12 @@ func (h *sessionHost) params(ctx context.Context, name string, inv *core.Invocat
 	p := &InvokeParams{InvokeRequest: core.InvokeRequest{
 		Name: bare, Timeout: peerTimeout(ctx), Invocation: *inv,
 	}}
+	p.Meta = chain.TraceMeta(ctx)
 	if who := inv.Context.Principal; h.local && who != nil && who.Asserted {
-		p.Meta = mcp.Meta{metaAsserted: true}
+		if p.Meta == nil {
+			p.Meta = mcp.Meta{}
+		}
+		p.Meta[metaAsserted] = true
 	}
 	var err error
 	if p.body, err = p.InvokeRequest.MarshalJSON(); err != nil {
@@ -233,6 +237,7 @@ func (h *sessionHost) failure(err error) error {
 	if !errors.As(err, &wire) {
 		return err
 	}
+	err = &chain.RemoteError{Code: wire.Code, Err: err}
 	if wire.Code == codeTimeout {
 		return fmt.Errorf("%w: %w", chain.ErrTimeout, err)
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
 	"github.com/headgate-mcp/headgate/mcpext"
 	"github.com/headgate-mcp/headgate/middleware"
+	"github.com/headgate-mcp/headgate/telemetry"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -40,7 +42,11 @@ func Example() {
 	if err := ext.Install(server); err != nil { // list and invoke over JSON-RPC
 		log.Fatal(err)
 	}
-	ch, err := ext.Chain(nil)
+	tel, err := telemetry.New(nil) // spans and metrics, to the global provider and registry
+	if err != nil {
+		log.Fatal(err)
+	}
+	ch, err := ext.Chain(&chain.Options{Observer: tel})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,6 +27,7 @@ type gate struct {
 	scratch sync.Pool // of *bytes.Buffer: encoder scratch, which no handler ever sees
 	notes   noteQueues
 	embeds  atomic.Pointer[embeds]
+	offers  offers
 	key     [32]byte // of embedded ids
 
 	versions []string // that this SDK speaks
@@ -43,6 +44,8 @@ func newGate(ch *chain.Chain, opts *Options, sending bool) *gate {
 	}
 	_, _ = rand.Read(g.key[:]) // never fails (crypto/rand)
 	g.notes.waiting = map[mcp.Session][]note{}
+	g.offers.add(core.EventToolsCall, g.opts.Tools...)
+	g.offers.add(core.EventPromptsGet, g.opts.Prompts...)
 	return g
 }
 

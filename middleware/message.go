@@ -114,7 +114,7 @@ func (m *message) begin(ctx context.Context) {
 	start := time.Now()
 	m.info = chain.Message{
 		ID: m.chain.NewMessageID(), Method: m.method, Direction: m.direction(core.PhaseRequest), Transport: "pipe",
-		Notification: m.note, SessionID: sessionID(m.req), Start: start,
+		Notification: m.note, SessionID: sessionID(m.req), Policy: m.snapshot.Number(), Start: start,
 	}
 	m.protocol = m.protocolVersion(m.req)
 	m.info.ProtocolVersion = m.protocol
@@ -127,6 +127,7 @@ func (m *message) begin(ctx context.Context) {
 	if params := m.req.GetParams(); !isNil(params) {
 		m.info.Meta = metaOf(params)
 		m.info.Target = target(params)
+		m.info.Offered = m.offers.has(m.method, m.info.Target)
 		responses, state := answers(params)
 		m.retry = len(responses) > 0 || state != ""
 		m.info.Retry = m.retry
@@ -158,12 +159,10 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 		m.merged = both{m.ctx, ctx}
 		handlerCtx = &m.merged
 	}
-	start := time.Now()
-	res, err := m.handle(handlerCtx, m.method, m.req, m.next, m.note)
+	res, err := m.handleTimed(handlerCtx)
 	if err == nil && m.peer != nil {
 		res, err = m.answer(handlerCtx, res)
 	}
-	m.end.Stages.Handler = time.Since(start)
 	switch {
 	case err == error(errPanicked):
 		m.end.Outcome = chain.MessagePanic
@@ -171,6 +170,10 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 		m.end.Outcome = chain.MessageCancelled
 	case err != nil:
 		m.end.Outcome = chain.MessageError
+	}
+	if err == nil && m.snapshot.Observed() {
+		m.offers.learn(m.info.Target, res)
+		m.info.Offered = m.info.Offered || m.offers.has(m.method, m.info.Target)
 	}
 	if err != nil && m.opts.ScrubErrors && !m.sending {
 		m.logger.Warn("handler failed", "method", m.method, "message_id", m.info.ID, "err", err)
@@ -180,6 +183,13 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 		m.end.Outcome = chain.MessageToolError
 	}
 	return res, err
+}
+
+// handleTimed calls the next handler and counts its time.
+func (m *message) handleTimed(ctx context.Context) (mcp.Result, error) {
+	start := time.Now()
+	defer func() { m.end.Stages.Handler += time.Since(start) }()
+	return m.handle(ctx, m.method, m.req, m.next, m.note)
 }
 
 func (m *message) interceptRequest() error {
@@ -213,7 +223,6 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 ) (*chain.Result, error) {
 	start := time.Now()
 	payload, unreadable := m.encode(v)
-	times.Marshal = time.Since(start)
 	if unreadable != nil {
 		m.logger.Warn("payload cannot be encoded", "method", m.method, "phase", phase, "message_id", m.info.ID, "err", unreadable)
 	}
@@ -223,20 +232,29 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	if err != nil && unreadable == nil {
 		unreadable = err
 	}
+	took := time.Since(start) // for all that interceptors are given
+	times.Marshal += took
 	m.chainReq = chain.Request{
 		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Unreadable: unreadable, Disposable: true,
-		MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: who, Applier: applier,
+		MarshalTime: took, MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: who, Applier: applier,
 	}
 	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)
-	if res != nil {
-		times.Validators = res.Times.Validators
-		times.Unmarshal = res.Times.Apply
-		times.Mutators = res.Times.Mutators - res.Times.Apply
-	}
+	addWalls(times, res)
 	if err != nil {
 		return nil, m.refused(m.method, phase, err)
 	}
 	return res, nil
+}
+
+// addWalls adds the chain's stages of a phase: a message goes through several
+// where it carries others, or is sent more than once.
+func addWalls(times *chain.PhaseTimes, res *chain.Result) {
+	if res == nil {
+		return
+	}
+	times.Validators += res.Times.Validators
+	times.Unmarshal += res.Times.Apply
+	times.Mutators += res.Times.Mutators - res.Times.Apply
 }
 
 // invocationContext returns what all phases share. Without it no active

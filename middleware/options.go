@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -32,6 +33,10 @@ type Options struct {
 	// handlers return with a fixed text; codes stay. Responses that are errors
 	// are not shown to interceptors, so their text passes otherwise.
 	ScrubErrors bool
+	// Tools and Prompts are names that the server is known to have from the
+	// start, so that observers may tell them from whatever clients ask for.
+	// Others become known when they are listed, or when a call succeeds.
+	Tools, Prompts []string
 	// Logger takes what callers are not told: who blocked, what failed, and
 	// the stacks of panics. Nil logs nothing.
 	Logger *slog.Logger
@@ -137,8 +142,14 @@ type valuesOf struct {
 	values context.Context
 }
 
-// Value returns the other context's value.
-func (c valuesOf) Value(key any) any { return c.values.Value(key) }
+// Value returns the other context's value. What middleware outside this one
+// put there for this very message is seen through it.
+func (c valuesOf) Value(key any) any {
+	if _, ok := key.(chain.MessageKey); ok {
+		return c.Context.Value(key)
+	}
+	return c.values.Value(key)
+}
 
 // both is a context with the values of the one in it and, where that has none,
 // of another: the SDK's handlers need what the SDK put there.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
@@ -52,14 +53,17 @@ func (m *message) interceptRequests(res mcp.Result) (mcp.Result, error) {
 	var written map[string]struct {
 		Params json.RawMessage `json:"params"`
 	}
+	start := time.Now()
 	raw, unreadable := m.encode(requests)
 	if unreadable == nil {
 		unreadable = json.Unmarshal(raw, &written)
 	}
+	took := time.Since(start)
 	changed := mcp.InputRequestMap{}
 	for _, id := range sortedIDs(requests) {
 		e := embedded{message: m, event: eventOf(requests[id]), phase: core.PhaseRequest, id: m.embeddedID(state, id), old: requests[id]}
-		fresh, err := e.intercept(written[id].Params, unreadable)
+		fresh, err := e.intercept(written[id].Params, unreadable, took)
+		took = 0 // they were written together: the first one pays
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +86,9 @@ func (m *message) interceptAnswers() error {
 	changed := mcp.InputResponseMap{}
 	for _, id := range sortedIDs(responses) {
 		e := embedded{message: m, event: eventOf(responses[id]), phase: core.PhaseResponse, id: m.embeddedID(state, id), old: responses[id]}
-		fresh, err := e.intercept(m.encode(responses[id]))
+		start := time.Now()
+		payload, unreadable := m.encode(responses[id])
+		fresh, err := e.intercept(payload, unreadable, time.Since(start))
 		if err != nil {
 			return err
 		}
@@ -138,7 +144,8 @@ type embedded struct {
 
 // intercept runs one phase on the payload and returns what goes on. A payload
 // that cannot be had is each interceptor's failure.
-func (e *embedded) intercept(payload json.RawMessage, unreadable error) (any, error) {
+func (e *embedded) intercept(payload json.RawMessage, unreadable error, took time.Duration) (any, error) {
+	e.carriers().Marshal += took
 	if !e.snapshot.Hooked(e.event, e.phase) {
 		return e.old, nil
 	}
@@ -155,8 +162,9 @@ func (e *embedded) intercept(payload json.RawMessage, unreadable error) (any, er
 	}
 	res, err := e.snapshot.Execute(e.ctx, &chain.Request{
 		Event: e.event, Phase: e.phase, Direction: dir, Payload: payload, Disposable: true,
-		MessageID: e.id, Protocol: e.protocol, Context: who, Unreadable: unreadable, Applier: e,
+		MarshalTime: took, MessageID: e.id, Protocol: e.protocol, Context: who, Unreadable: unreadable, Applier: e,
 	})
+	addWalls(e.carriers(), res)
 	if err != nil {
 		return nil, e.refused(e.event, e.phase, err)
 	}
@@ -164,6 +172,15 @@ func (e *embedded) intercept(payload json.RawMessage, unreadable error) (any, er
 		return e.old, nil
 	}
 	return e.fresh, nil
+}
+
+// carriers returns the times of the carrying message's phase: requests travel
+// in its response, answers in its request.
+func (e *embedded) carriers() *chain.PhaseTimes {
+	if e.phase == core.PhaseRequest {
+		return &e.end.Stages.Response
+	}
+	return &e.end.Stages.Request
 }
 
 // Apply decodes a mutated payload into a new value of the same type.
@@ -209,7 +226,9 @@ func (m *message) answer(ctx context.Context, res mcp.Result) (mcp.Result, error
 		if round >= maxRounds || busy >= maxBusyRounds {
 			return nil, errRounds
 		}
+		start := time.Now()
 		responses, err := m.fulfil(ctx, requests)
+		m.end.Stages.Handler += time.Since(start)
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +238,7 @@ func (m *message) answer(ctx context.Context, res mcp.Result) (mcp.Result, error
 				return nil, err
 			}
 		}
-		if res, err = m.handle(ctx, m.method, m.req, m.next, false); err != nil {
+		if res, err = m.handleTimed(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -10,12 +10,14 @@ import (
 const Module = "github.com/headgate-mcp/headgate"
 
 const (
-	goSDK   = "github.com/modelcontextprotocol/go-sdk"
-	schema  = "github.com/google/jsonschema-go"
-	otel    = "go.opentelemetry.io/otel"
-	prom    = "github.com/prometheus/client_golang"
-	chi     = "github.com/go-chi/chi/v5"
-	grafana = "github.com/grafana/grafana-foundation-sdk/go"
+	goSDK     = "github.com/modelcontextprotocol/go-sdk"
+	schema    = "github.com/google/jsonschema-go"
+	otel      = "go.opentelemetry.io/otel"
+	bridges   = "go.opentelemetry.io/contrib/bridges/prometheus"
+	rateLimit = "golang.org/x/time/rate"
+	prom      = "github.com/prometheus/client_golang"
+	chi       = "github.com/go-chi/chi/v5"
+	grafana   = "github.com/grafana/grafana-foundation-sdk/go"
 
 	core  = Module + "/core"
 	chain = Module + "/chain"
@@ -42,11 +44,13 @@ func Table() map[string]Allowance {
 		"middleware": {May: []string{core, chain, goSDK}, AnyTest: true},
 		"telemetry": {
 			May:     []string{core, chain, otel, prom},
-			Not:     []string{otel + "/sdk", otel + "/exporters"},
+			Not:     []string{otel + "/sdk", otel + "/exporters", Module + "/telemetry/otlp"},
 			AnyTest: true,
 		},
-		"admin":      {May: []string{core, chain, chi, prom}, AnyTest: true},
-		"dashboards": {May: []string{grafana}, AnyTest: true},
+		// For those who have OTel's SDK anyway.
+		"telemetry/otlp": {May: []string{bridges, otel + "/sdk/metric", prom}, AnyTest: true},
+		"admin":          {May: []string{core, chain, chi, prom, rateLimit}, AnyTest: true},
+		"dashboards":     {May: []string{grafana}, AnyTest: true},
 	}
 }
 
@@ -64,8 +68,7 @@ func testLibraries() []string {
 // everything and internal serves the tests, so both may import what they like;
 // code in any other folder needs a row first.
 func Arrows(s *Source) []string {
-	folder, _, _ := strings.Cut(s.Path, "/")
-	row, known := Table()[folder]
+	folder, row, known := rowOf(s)
 	switch {
 	case folder == "cmd" || folder == "internal":
 		return nil
@@ -89,6 +92,16 @@ func Arrows(s *Source) []string {
 		found = append(found, s.finding(spec.Pos(), "%s may not import %s", folder, name))
 	}
 	return found
+}
+
+// rowOf returns the row of the source's folder: its own, or that of its top.
+func rowOf(s *Source) (folder string, row Allowance, known bool) {
+	if row, known = Table()[s.Folder()]; known {
+		return s.Folder(), row, true
+	}
+	folder, _, _ = strings.Cut(s.Path, "/")
+	row, known = Table()[folder]
+	return folder, row, known
 }
 
 func below(name string, folders []string) bool {
