@@ -174,7 +174,7 @@ func (x *execution) finish() error {
 	a := x.abort
 	if a.Reason == ReasonCancelled {
 		x.res.Status = StatusCancelled
-		return fmt.Errorf("chain: %s phase: %w", a.Phase, context.Cause(x.ctx))
+		return fmt.Errorf("chain: %s phase: %w (%w)", a.Phase, x.ctx.Err(), context.Cause(x.ctx))
 	}
 	info := &AbortInfo{Interceptor: a.Interceptor, Type: string(a.Type), Reason: a.Reason}
 	switch {

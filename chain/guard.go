@@ -139,6 +139,10 @@ func (f *flight) serve() {
 	f.answer, f.err = f.invoke(&f.callContext, &f.inv)
 	if f.err == nil {
 		f.answer, f.err = f.answer.Checked(f.kind)
+	} else {
+		// Its methods may panic, as those of a nil pointer do: here that is
+		// contained.
+		_ = reasonOf(f.kind, f.err)
 	}
 	f.returned = true
 }

@@ -77,6 +77,9 @@ func (m *message) run(ctx context.Context) (res mcp.Result, err error) {
 	}()
 	m.begin(ctx)
 	res, err = m.through(ctx)
+	if call, ok := res.(*mcp.CallToolResult); ok && call != nil && call.IsError && m.end.Outcome == chain.MessageOK {
+		m.end.Outcome = chain.MessageToolError
+	}
 	returned = true
 	return res, err
 }
@@ -172,17 +175,23 @@ func (m *message) call(ctx context.Context) (mcp.Result, error) {
 		m.end.Outcome = chain.MessageError
 	}
 	if err == nil && m.snapshot.Observed() {
-		m.offers.learn(m.info.Target, res)
+		m.offers.learn(m.called(), res)
 		m.info.Offered = m.info.Offered || m.offers.has(m.method, m.info.Target)
 	}
 	if err != nil && m.opts.ScrubErrors && !m.sending {
 		m.logger.Warn("handler failed", "method", m.method, "message_id", m.info.ID, "err", err)
 		err = scrubbed(err)
 	}
-	if call, ok := res.(*mcp.CallToolResult); ok && call.IsError {
-		m.end.Outcome = chain.MessageToolError
-	}
 	return res, err
+}
+
+// called returns the target that the handler was called with.
+func (m *message) called() string {
+	params := m.req.GetParams()
+	if isNil(params) {
+		return ""
+	}
+	return target(params)
 }
 
 // handleTimed calls the next handler and counts its time.

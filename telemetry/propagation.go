@@ -144,6 +144,17 @@ func (t *Telemetry) parentOf(ctx context.Context, m *chain.Message) parent {
 	return p
 }
 
+// inHeaders reports whether a request's headers hold anything for the
+// propagator: nearly none do, and reading them costs.
+func (t *Telemetry) inHeaders(get func(string) string) bool {
+	for _, field := range t.fields {
+		if get(field) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // remote returns ctx with the context that the peer sent; ctx itself for none.
 func (t *Telemetry) remote(ctx context.Context, m *chain.Message) context.Context {
 	if len(m.Meta) > 0 {
@@ -153,7 +164,7 @@ func (t *Telemetry) remote(ctx context.Context, m *chain.Message) context.Contex
 			ctx = out // it may come without a parent
 		}
 	}
-	if m.Header != nil && m.Header("traceparent") != "" {
+	if m.Header != nil && t.inHeaders(m.Header) {
 		return t.propagator.Extract(ctx, headerCarrier(m.Header))
 	}
 	return ctx

@@ -70,6 +70,7 @@ type Telemetry struct {
 	opts       Options
 	tracer     trace.Tracer // nil without spans
 	propagator propagation.TextMapPropagator
+	fields     []string // of the propagator
 	names      *names
 	templates  *templates
 	metrics    *metrics // nil without metrics
@@ -104,6 +105,7 @@ func New(opts *Options) (*Telemetry, error) {
 	if t.propagator == nil {
 		t.propagator = globalPropagator()
 	}
+	t.fields = t.propagator.Fields()
 	if !t.opts.NoTracing {
 		t.templates = newTemplates(t.names)
 		t.tracer = tracer(t.opts.TracerProvider)
