@@ -21,7 +21,7 @@ GOFILES := find . \( -name node_modules -o -name testdata -o -name .git \) -prun
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## Run the demo server, with traffic (DEMOFLAGS="--traffic 0")
@@ -46,21 +46,33 @@ test: ## Test the root module under the race detector, then what needs another b
 modules: ## Vet and test the modules nested in the tree
 	@for dir in $(MODULES); do (cd "$$dir" && $(GO) vet ./... && $(GO) test -race -shuffle=on ./...); done
 
+# Not tools/jaeger: that takes the tests of all its modules, over a hundred more.
+# A go.mod or go.sum that lacks something fails its build.
 .PHONY: tidy-check
 tidy-check: ## Fail when a go.mod or go.sum is not tidy
 	@for dir in . tools tools/lint $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff); done
 
 .PHONY: e2e
-e2e: e2e-deps ## Test the demo with the official TypeScript SDK
-	cd e2e && npm test
+e2e: e2e-deps ## Test the demo with the official TypeScript SDK, a real Prometheus and a real Jaeger
+	@(cd e2e && npm test)
+	$(GO) build -o bin/headgate ./cmd/headgate
+	JAEGER="$(JAEGER)" $(GO) test -tags e2e -count=1 -timeout 5m ./e2e/observe
+
+# Jaeger takes minutes to compile: once a version, outside of the tree.
+JAEGER_MODULE := github.com/jaegertracing/jaeger
+JAEGER_VERSION = $(shell cd tools/jaeger && $(GO) list -m -f '{{.Version}}' $(JAEGER_MODULE))
+JAEGER = $${XDG_CACHE_HOME:-$$HOME/.cache}/headgate/jaeger-$(JAEGER_VERSION)/jaeger
 
 # The end-to-end test never skips: what it needs is installed, or it fails.
 .PHONY: e2e-deps
 e2e-deps:
-	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+	@packages=()
+	{ command -v node && command -v npm; } >/dev/null || packages+=(nodejs npm)
+	{ command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus)
+	if (($${#packages[@]})); then
 		export DEBIAN_FRONTEND=noninteractive
-		if ! { apt-get update && apt-get install -y nodejs npm; }; then
-			echo "e2e: node and npm are missing and could not be installed" >&2
+		if ! { apt-get update && apt-get install -y --no-install-recommends "$${packages[@]}"; }; then
+			echo "e2e: missing, and could not be installed: $${packages[*]}" >&2
 			exit 1
 		fi
 	fi
@@ -68,10 +80,20 @@ e2e-deps:
 		(cd e2e && npm ci)
 		touch e2e/node_modules/.package-lock.json
 	fi
+	jaeger="$(JAEGER)"
+	if [[ ! -x $$jaeger ]]; then
+		echo "e2e: building Jaeger, once: about ten minutes"
+		mkdir -p "$${jaeger%/*}"
+		part=$$(mktemp -d "$${jaeger%/*}/part.XXXXXX")
+		trap 'rm -rf "$$part"' EXIT
+		(cd tools/jaeger && $(GO) build -trimpath -ldflags='-s -w' -o "$$part/jaeger" $(JAEGER_MODULE)/cmd/jaeger)
+		mv "$$part/jaeger" "$$jaeger" # whole, or not at all
+	fi
 
 .PHONY: lint
 lint: ## go vet, gofumpt, staticcheck
 	@$(GO) vet ./...
+	$(GO) vet -tags e2e ./e2e/observe
 	unformatted=$$($(GOFILES) | xargs -0r $(TOOL) gofumpt -l)
 	if [[ -n $$unformatted ]]; then
 		printf 'not formatted, run make fmt:\n%s\n' "$$unformatted" >&2

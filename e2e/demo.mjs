@@ -33,7 +33,7 @@ export async function build() {
 /** Starts the demo without traffic of its own and waits until it listens. */
 export async function start(binary) {
   const port = await freePort();
-  const child = spawn(binary, ["demo", "--mcp", `127.0.0.1:${port}`, "--traffic", "0"], {
+  const child = spawn(binary, ["demo", "--mcp", `127.0.0.1:${port}`, "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "0"], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const demo = new Demo(child, new URL(`http://127.0.0.1:${port}/mcp`));

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -18,12 +19,20 @@ const (
 	maxTraffic = 1000
 )
 
+// defaultMetrics is where metrics and traces are served.
+const defaultMetrics = "127.0.0.1:9464"
+
+// defaultAdmin is where the admin plane is served.
+const defaultAdmin = "127.0.0.1:9901"
+
 // demoFlags are the flags of headgate demo.
 type demoFlags struct {
 	addr    string
+	metrics string        // empty for none
 	traffic float64       // requests a second; 0 means none
 	length  time.Duration // 0 means until a signal
 	hosts   []remote
+	control controlFlags
 }
 
 func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
@@ -31,6 +40,11 @@ func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
 	fs := flag.NewFlagSet("headgate demo", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&f.addr, "mcp", "127.0.0.1:8080", "`address` to serve MCP on, at "+endpoint)
+	fs.StringVar(&f.metrics, "metrics", defaultMetrics, "`address` to serve metrics and traces on; empty for none")
+	fs.StringVar(&f.control.addr, "admin", defaultAdmin, "`address` to serve the admin plane on; empty for none")
+	fs.StringVar(&f.control.tokenFile, "admin-token-file", "", "`file` with the admin token; without it one is made and printed")
+	fs.StringVar(&f.control.stateDir, "state-dir", "", "`folder` to keep overrides and history in; without it they last as long as the demo")
+	fs.StringVar(&f.control.config, "config", "", "`file` with modes and more by interceptor, read again on SIGHUP")
 	fs.Float64Var(&f.traffic, "traffic", 5, "requests a second of the demo's own client; 0 for none")
 	fs.DurationVar(&f.length, "for", 0, "`duration` after which the demo ends; 0 for never")
 	fs.Func("host", "`stdio:COMMAND or URL` of a host whose interceptors run too; may be given several times", f.addHost)
@@ -82,10 +96,20 @@ func runDemo(ctx context.Context, f *demoFlags, stdout, stderr io.Writer, logger
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 
+	watch, err := newObservatory(ctx, os.Getenv)
+	if err != nil {
+		return err
+	}
+	defer watch.close()
+	metrics, stop, err := watch.serve(ctx, f.metrics, logger)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	report := newReport(stdout)
 	defer report.close()
 	server := newServer(work)
-	ch, err := protect(server, logger, report)
+	ch, err := protect(server, logger, watch.telemetry, report)
 	if err != nil {
 		return err
 	}
@@ -94,8 +118,13 @@ func runDemo(ctx context.Context, f *demoFlags, stdout, stderr io.Writer, logger
 	if err := hosts.add(ctx, ch, f.hosts); err != nil {
 		return err
 	}
+	ctl, err := f.control.control(ctx, ch, watch.registry, logger)
+	if err != nil {
+		return err
+	}
+	defer ctl.stop()
 	url := "http://" + reachable(ln.Addr()) + endpoint
-	report.begin(url, ch.Entries())
+	report.begin(&addresses{mcp: url, metrics: metrics, admin: ctl.url, token: ctl.token}, ch.Entries())
 
 	web := newWeb(server, logger)
 	defer shutDown(web, abandon)

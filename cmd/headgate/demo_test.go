@@ -47,7 +47,7 @@ func startDemo(t *testing.T, args ...string) *demoRun {
 	reader, writer := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"demo", "--mcp", "127.0.0.1:0"}, args...), writer, &stderr)
+		code <- run(ctx, append([]string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...), writer, &stderr)
 		writer.Close()
 	}()
 	lines := bufio.NewReader(reader)
@@ -137,7 +137,7 @@ func TestDemoOverStatefulHTTP(t *testing.T) {
 	server := newServer(t.Context())
 	report := newReport(io.Discard)
 	defer report.close()
-	ch, err := protect(server, discardLogger(), report)
+	ch, err := protect(server, discardLogger(), nil, report)
 	require.NoError(t, err)
 	defer ch.Close()
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
@@ -274,7 +274,7 @@ func TestDemoServesNothingElse(t *testing.T) {
 // TestDemoTraffic lets the demo drive itself and end by itself.
 func TestDemoTraffic(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"demo", "--mcp", "127.0.0.1:0", "--traffic", "100", "--for", "1s"}, &stdout, &stderr)
+	code := run(t.Context(), []string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "100", "--for", "1s"}, &stdout, &stderr)
 	assert.Equal(t, exitOK, code)
 	assert.Empty(t, stderr.String())
 	for _, want := range []string{"blocked  tools/call", "changed  tools/call get_customer", "suspect  tools/call echo", "changed  prompts/get summarize"} {
@@ -383,7 +383,7 @@ func TestDemoEndsWhereNobodyReads(t *testing.T) {
 	defer close(until)
 	var stderr lockedBuffer
 	began := time.Now()
-	code := run(t.Context(), []string{"demo", "--mcp", "127.0.0.1:0", "--traffic", "1000", "--for", "300ms"}, blockedWriter{until}, &stderr)
+	code := run(t.Context(), []string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "1000", "--for", "300ms"}, blockedWriter{until}, &stderr)
 	assert.Equal(t, exitOK, code)
 	assert.Less(t, time.Since(began), patience)
 }

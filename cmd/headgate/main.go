@@ -23,10 +23,13 @@ const usage = `Headgate runs interceptors on the messages of MCP servers.
 Usage:
 
 	headgate demo [flags]   run a protected MCP server, with traffic
+	headgate ctl COMMAND    control a running server over its admin plane
+	headgate dashboards     write Grafana dashboards and rules to a folder
+	headgate trace ID       draw one of the demo's last traces
 	headgate version        print the version
 	headgate help           print this text
 
-Run "headgate demo -h" for its flags.
+Each command has flags of its own: headgate COMMAND -h.
 `
 
 func main() {
@@ -46,6 +49,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch command, rest := args[0], args[1:]; command {
 	case "demo":
 		return demo(ctx, rest, stdout, stderr)
+	case "ctl":
+		return ctlCommand(ctx, rest, stdout, stderr)
+	case "dashboards":
+		return dashboardsCommand(ctx, rest, stdout, stderr)
+	case "trace":
+		return traceCommand(ctx, rest, stdout, stderr)
 	case "version", "-version", "--version":
 		fmt.Fprintln(stdout, "headgate", version())
 		return exitOK

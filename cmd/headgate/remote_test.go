@@ -133,7 +133,7 @@ func TestDemoWithHostsThatAreNone(t *testing.T) {
 		"no URL":                  {[]string{"remote"}, exitUsage, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"demo", "--mcp", "127.0.0.1:0", "--traffic", "0", "--for", "1ms"}
+			args := []string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "0", "--for", "1ms"}
 			for _, host := range tt.args {
 				args = append(args, "--host", host)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // A report is an observer that prints what is blocked and changed, and counts.
@@ -83,11 +84,30 @@ func (r *report) say(format string, args ...any) {
 	}
 }
 
+// addresses say where the demo serves what; empty for nowhere.
+type addresses struct{ mcp, metrics, admin, token string }
+
+func (a *addresses) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MCP server at %s\n", a.mcp)
+	if a.metrics != "" {
+		fmt.Fprintf(&b, "Metrics at %s/metrics\n", a.metrics)
+		fmt.Fprintf(&b, "Traces by headgate trace --from %s ID\n", a.metrics)
+	}
+	if a.admin != "" {
+		fmt.Fprintf(&b, "Admin at %s\n", a.admin)
+	}
+	if a.token != "" {
+		fmt.Fprintf(&b, "Admin token %s (made for this run)\n", a.token)
+	}
+	return b.String()
+}
+
 // begin prints what runs where.
-func (r *report) begin(url string, entries []chain.Entry) {
+func (r *report) begin(at *addresses, entries []chain.Entry) {
 	r.begun = true
 	var b strings.Builder
-	fmt.Fprintf(&b, "MCP server at %s\n\n", url)
+	fmt.Fprintln(&b, at)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "INTERCEPTOR\tTYPE\tMODE\tHOST\tHOOKS")
 	for _, e := range entries {
@@ -184,7 +204,7 @@ func (r *report) InvokeEnd(ctx context.Context, i *chain.Invoke, out *chain.Outc
 		return
 	}
 	r.suspected.Add(1)
-	r.tell(rec.message, "suspect", i.Entry.Name+", "+string(out.Phase)+" (audit: not blocked)")
+	r.tell(ctx, rec.message, "suspect", i.Entry.Name+", "+string(out.Phase)+" (audit: not blocked)")
 }
 
 // MessageEnd counts the message and says what became of it.
@@ -197,22 +217,25 @@ func (r *report) MessageEnd(ctx context.Context, end *chain.MessageEnd) {
 	switch {
 	case end.Outcome == chain.MessageDenied:
 		r.blocked.Add(1)
-		r.tell(end.Message, "blocked", rec.blockedBy+", "+string(end.Phase))
+		r.tell(ctx, end.Message, "blocked", rec.blockedBy+", "+string(end.Phase))
 	case end.Outcome == chain.MessageFailed || end.Outcome == chain.MessageTimeout:
 		r.failed.Add(1)
-		r.tell(end.Message, "failed", rec.blockedBy+", "+string(end.Phase))
+		r.tell(ctx, end.Message, "failed", rec.blockedBy+", "+string(end.Phase))
 	case len(rec.changedBy) > 0:
 		r.changed.Add(1)
-		r.tell(end.Message, "changed", strings.Join(rec.changedBy, ", "))
+		r.tell(ctx, end.Message, "changed", strings.Join(rec.changedBy, ", "))
 	}
 }
 
 // tell prints a line. A target is printed only if the demo serves it: any other
 // is a client's own words, and a resource's URI may be personal.
-func (r *report) tell(m *chain.Message, what, who string) {
+func (r *report) tell(ctx context.Context, m *chain.Message, what, who string) {
 	method := m.Method
 	if served(m.Target) {
 		method += " " + m.Target
+	}
+	if id := trace.SpanContextFromContext(ctx).TraceID(); id.IsValid() && what != "changed" {
+		who += "  trace " + id.String()
 	}
 	r.say("%s  %-7s  %-26s  by %s", m.Start.Format(time.TimeOnly), what, method, who)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,14 +21,12 @@ const (
 	customerURI     = "customer://"
 )
 
+func demoTools() []string { return []string{toolEcho, toolGetCustomer, toolDelete, toolSlow} }
+
 // served reports whether name is a tool or prompt of the demo. Other names are
 // a client's own words.
 func served(name string) bool {
-	switch name {
-	case toolEcho, toolGetCustomer, toolDelete, toolSlow, promptSummarize:
-		return true
-	}
-	return false
+	return name == promptSummarize || slices.Contains(demoTools(), name)
 }
 
 // newServer returns an MCP server that knows nothing of interceptors. Its slow

@@ -127,7 +127,7 @@ type process struct {
 
 func startBinary(t *testing.T, binary string) *process {
 	t.Helper()
-	p := &process{cmd: exec.CommandContext(t.Context(), binary, "demo", "--mcp", "127.0.0.1:0")}
+	p := &process{cmd: exec.CommandContext(t.Context(), binary, "demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0")}
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)

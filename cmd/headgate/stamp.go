@@ -13,8 +13,9 @@ import (
 // auditKey is where stamp-response leaves its trail in a result's _meta.
 const auditKey = "io.github.headgate-mcp/audit"
 
-// stampResponse leaves an audit trail in results: what ran on the message before
-// it, and when. It runs after other mutators.
+// stampResponse leaves an audit trail in results: what was decided on the message
+// before the mutators of its result began, and when. It runs after other
+// mutators.
 func stampResponse(now func() time.Time) core.Mutator {
 	return core.Mutator{
 		Metadata: core.Metadata{

@@ -12,7 +12,7 @@ import (
 
 // protect puts the demo's interceptors in front of a server. It is all that a
 // server's author writes besides the interceptors. Close the chain in the end.
-func protect(server *mcp.Server, logger *slog.Logger, watch chain.Observer) (*chain.Chain, error) {
+func protect(server *mcp.Server, logger *slog.Logger, tel, watch chain.Observer) (*chain.Chain, error) {
 	// The registry of the interceptors that live in this process.
 	ext := mcpext.New(&mcpext.Options{Logger: logger})
 	err := ext.AddInterceptor(blockDestructive(), redactPII(), stampResponse(time.Now), injectionScan())
@@ -23,8 +23,9 @@ func protect(server *mcp.Server, logger *slog.Logger, watch chain.Observer) (*ch
 	if err := ext.Install(server); err != nil {
 		return nil, err
 	}
-	// Run them: a chain decides what their answers mean for a message.
-	ch, err := ext.Chain(nil)
+	// Run them: a chain decides what their answers mean for a message, and
+	// telemetry makes spans and metrics of it.
+	ch, err := ext.Chain(&chain.Options{Observer: tel})
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +33,6 @@ func protect(server *mcp.Server, logger *slog.Logger, watch chain.Observer) (*ch
 	ch.AddObserver(watch)
 	ch.AddObserver(trailKeeper{}) // stamp-response reads what this one keeps
 	// Last, so that no other middleware changes what interceptors have seen.
-	middleware.Server(server, ch, &middleware.Options{Logger: logger})
+	middleware.Server(server, ch, &middleware.Options{Logger: logger, Tools: demoTools(), Prompts: []string{promptSummarize}})
 	return ch, nil
 }

@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+)
+
+// An event is something that happened on the plane, for whoever listens.
+type event struct {
+	// Seq is the history's; 0 for events that are not in it.
+	Seq         uint64
+	Type        string
+	Interceptor string
+	Data        json.RawMessage
+}
+
+// The types of events.
+const (
+	eventChange   = "change"            // a record of the history
+	eventExpiring = "override.expiring" // an override ends soon
+	eventExpired  = "override.expired"  // an override has ended
+	eventDecision = "decision"          // something was decided on a message; only where asked for
+	eventReset    = "reset"             // what was missed is kept no more
+	eventOverflow = "overflow"          // the listener was too slow, and is cut off
+)
+
+const (
+	maxListeners = 64
+	maxQueued    = 256
+)
+
+var errListeners = errors.New("admin: too many listeners")
+
+// A hub hands events to listeners. It never waits for one.
+type hub struct {
+	mu        sync.Mutex
+	listeners map[*listener]bool
+	closed    bool
+}
+
+// A listener is one stream.
+type listener struct {
+	wants func(*event) bool
+	queue chan event
+	// overflow is closed when the queue was full: the stream is to end.
+	overflow chan struct{}
+	lost     bool
+}
+
+func newHub() *hub { return &hub{listeners: map[*listener]bool{}} }
+
+// listen adds a listener. It is an error if there are too many.
+func (h *hub) listen(wants func(*event) bool) (*listener, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || len(h.listeners) >= maxListeners {
+		return nil, errListeners
+	}
+	l := &listener{wants: wants, queue: make(chan event, maxQueued), overflow: make(chan struct{})}
+	h.listeners[l] = true
+	return l, nil
+}
+
+func (h *hub) leave(l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+}
+
+// count is how many listen.
+func (h *hub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners)
+}
+
+// publish hands an event to all who want it.
+func (h *hub) publish(e event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		if l.lost || !l.wants(&e) {
+			continue
+		}
+		select {
+		case l.queue <- e:
+		default:
+			l.lost = true
+			close(l.overflow)
+		}
+	}
+}
+
+// close ends all streams.
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for l := range h.listeners {
+		if !l.lost {
+			l.lost = true
+			close(l.overflow)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate-mcp/headgate/admin/history"
+)
+
+type ctlWatch struct {
+	Decisions   bool   `help:"Messages that something was decided on, too."`
+	Interceptor string `help:"Only what concerns this interceptor."`
+}
+
+// Run follows the plane's events until it is interrupted. A stream that breaks is
+// taken up where it broke off.
+func (cmd *ctlWatch) Run(c *ctl) error {
+	q := url.Values{}
+	if cmd.Interceptor != "" {
+		q.Set("interceptor", cmd.Interceptor)
+	}
+	if cmd.Decisions {
+		q.Set("types", "change,override.expiring,override.expired,decision,reset,overflow")
+	}
+	last := ""
+	for {
+		header := http.Header{"Accept": {"text/event-stream"}}
+		if last != "" {
+			header.Set("Last-Event-ID", last)
+		}
+		res, err := c.open(c.ctx, ask{path: "/v1/events?" + q.Encode(), header: header})
+		switch {
+		case c.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		sc := bufio.NewScanner(res.Body)
+		sc.Buffer(nil, 1<<20)
+		var kind, data string
+		for sc.Scan() {
+			field, value, _ := strings.Cut(sc.Text(), ": ")
+			switch field {
+			case "id":
+				last = value
+			case "event":
+				kind = value
+			case "data":
+				data = value
+			case "":
+				if data != "" && value == "" {
+					c.event(kind, data)
+				}
+				kind, data = "", ""
+			}
+		}
+		res.Body.Close()
+		select {
+		case <-c.ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// event prints one event as a line.
+func (c *ctl) event(kind, data string) {
+	if c.json {
+		fmt.Fprintf(c.out, "{\"event\":%q,\"data\":%s}\n", kind, data)
+		return
+	}
+	switch kind {
+	case "change":
+		var r history.Record
+		if json.Unmarshal([]byte(data), &r) == nil {
+			fmt.Fprintf(c.out, "%s  %s  %s %s  %s -> %s  by %s  %s\n", r.Time.Local().Format(time.TimeOnly), r.Outcome, r.Action,
+				printable(r.Target), r.Before, r.After, printable(r.Actor.Name), printable(r.Reason))
+		}
+	case "decision":
+		var d decisionView
+		if json.Unmarshal([]byte(data), &d) == nil {
+			fmt.Fprintf(c.out, "%s  %s %s  %s  message %s\n", d.Time.Local().Format(time.TimeOnly), printable(d.Method), printable(d.Target),
+				d.Outcome, printable(d.ID))
+		}
+	default:
+		fmt.Fprintf(c.out, "%s  %s\n", kind, printable(data))
+	}
+}
