@@ -45,7 +45,7 @@ func viewItem(name string, it *item) itemView {
 		Name: name, Type: it.entry.Type, Version: it.entry.Version, Description: it.entry.Description, Host: it.entry.Host,
 		Chains: it.chains, Revision: it.revision, ETag: etag(it.revision), Effective: it.effective, Pinned: it.layers.Pinned,
 		Layers: layersView{it.layers.Declared, it.layers.Configured, it.layers.Override, it.layers.BreakGlass},
-		Health: healthView{it.entry.Health.Err == nil},
+		Health: healthView{it.entry.Health.Err == nil && it.entry.HostHealth() == nil},
 	}
 }
 

@@ -8,79 +8,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate-mcp/headgate/core"
 )
-
-// Options configures a [Chain]. The zero value is ready to use.
-type Options struct {
-	// Timeout bounds one phase of one message; passing it always aborts.
-	// Zero means 30 s, negative none.
-	Timeout time.Duration
-	// InvokeTimeout bounds one invoke. Zero means 5 s, negative none; with
-	// none, handlers run on the caller's goroutine.
-	InvokeTimeout time.Duration
-	// FailOpenBudget is what fail-open interceptors may spend together in one
-	// phase; beyond it they are skipped and counted as failed open. Zero means
-	// half of the phase's timeout, negative no budget.
-	FailOpenBudget time.Duration
-	// Config holds configurations by interceptor name. They are checked when
-	// plans are made and handed to handlers as copies.
-	Config map[string]map[string]any
-	// Protocols are the MCP versions that can be spoken here. An interceptor
-	// whose compat excludes them all is refused. Nil refuses none.
-	Protocols []string
-	// Observer watches from the first message on; nil for none.
-	Observer Observer
-	// Propagator carries trace contexts to hosts that are elsewhere. Nil means
-	// the first observer that is one, if any.
-	Propagator Propagator
-	// InlineAudit runs audit interceptors before Execute returns, after all
-	// active ones, and puts their outcomes into the results. The message then
-	// waits for them; it still cannot be blocked or changed by them.
-	InlineAudit bool
-	// AuditTimeout bounds one audit run. Zero means 5 s.
-	AuditTimeout time.Duration
-	// AuditQueue is how many runs may wait for one audit interceptor; zero
-	// means 256. AuditBytes bounds their payloads together; zero means 16 MiB.
-	// What exceeds them is dropped and counted.
-	AuditQueue int
-	AuditBytes int
-	// DrainTimeout is how long Close lets waiting audit runs finish before it
-	// cancels them. Zero means 1 s.
-	DrainTimeout time.Duration
-}
-
-const (
-	defaultTimeout       = 30 * time.Second
-	defaultInvokeTimeout = 5 * time.Second
-	defaultAuditQueue    = 256
-	defaultAuditBytes    = 16 << 20
-	defaultDrainTimeout  = time.Second
-)
-
-func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	out.Timeout = orDefault(out.Timeout, defaultTimeout)
-	out.InvokeTimeout = orDefault(out.InvokeTimeout, defaultInvokeTimeout)
-	out.AuditTimeout = orDefault(out.AuditTimeout, defaultInvokeTimeout)
-	out.AuditQueue = orDefault(out.AuditQueue, defaultAuditQueue)
-	out.AuditBytes = orDefault(out.AuditBytes, defaultAuditBytes)
-	out.DrainTimeout = orDefault(out.DrainTimeout, defaultDrainTimeout)
-	return out
-}
-
-func orDefault[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
-}
 
 // A Chain runs interceptors of one or more hosts. Make one with [New].
 type Chain struct {
@@ -91,6 +21,7 @@ type Chain struct {
 
 	snapshot atomic.Pointer[Snapshot]
 	ids      messageIDs
+	inflight atomic.Int64  // calls of active interceptors that run
 	refresh  sync.Mutex    // held by one Refresh at a time, outside mu
 	done     chan struct{} // closed when Close has ended
 	ended    error         // what Close returned; set before done is closed
@@ -123,11 +54,8 @@ func New(opts *Options) (*Chain, error) {
 		}
 		c.configs[name] = canonical
 	}
-	if c.opts.AuditTimeout < 0 || c.opts.DrainTimeout < 0 || c.opts.AuditQueue < 0 || c.opts.AuditBytes < 0 {
-		return nil, errors.New("chain: audit limits must not be negative")
-	}
-	if c.opts.Timeout > core.MaxTimeout || c.opts.InvokeTimeout > core.MaxTimeout || c.opts.AuditTimeout > core.MaxTimeout {
-		return nil, fmt.Errorf("chain: a timeout is over %v", core.MaxTimeout)
+	if err := c.opts.check(); err != nil {
+		return nil, err
 	}
 	c.audit = newAuditor(&c.opts)
 	c.done = make(chan struct{})
@@ -338,6 +266,7 @@ func (c *Chain) Entries() []Entry {
 	out := make([]Entry, len(steps))
 	for i, st := range steps {
 		out[i] = st.entry.clone()
+		out[i].Health.Host = st.entry.HostHealth()
 		out[i].Health.Abandoned = st.guard.Abandoned()
 		out[i].Health.AuditQueued, out[i].Health.AuditDropped = st.lane.health()
 	}

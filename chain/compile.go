@@ -44,6 +44,7 @@ func (c *Chain) build() (*Snapshot, error) {
 	for _, hd := range c.hosts {
 		for i := range hd.bindings {
 			st := c.newStep(hd.name, &hd.bindings[i], len(s.steps))
+			st.entry.host, _ = hd.host.(HealthReporter)
 			if other, ok := taken[st.entry.Name]; ok {
 				st.fail(fmt.Errorf("name is taken by host %q", other))
 			}

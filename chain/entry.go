@@ -30,6 +30,16 @@ type Entry struct {
 	Health Health
 
 	guard *Guard
+	host  HealthReporter // nil if the host does not know
+}
+
+// HostHealth says why the interceptor's host cannot be reached at this moment;
+// nil if it can, or if it is not known.
+func (e *Entry) HostHealth() error {
+	if e.host == nil {
+		return nil
+	}
+	return e.host.Health()
 }
 
 // Guard returns the guard that limits the interceptor. Entries of several
@@ -55,6 +65,8 @@ type Health struct {
 	// Err is why the interceptor cannot run. It is then present and failing:
 	// each invoke fails with Err, and FailOpen decides.
 	Err error
+	// Host is why the host cannot be reached at the moment; nil if it can.
+	Host error
 	// Abandoned counts invokes that ignored their deadline and still run.
 	Abandoned int
 	// AuditQueued counts audit runs that wait, AuditDropped those that never ran.

@@ -26,6 +26,12 @@ var (
 	// ErrTooManyAbandoned is the failure of an invoke that was not begun since
 	// too many earlier ones ignored their deadlines and still run.
 	ErrTooManyAbandoned = errors.New("too many abandoned invokes")
+	// ErrOverload is the failure of an invoke that was not begun since as many
+	// run already as may.
+	ErrOverload = errors.New("too many invokes at once")
+	// ErrPayloadTooLarge is the failure of each interceptor on a payload that is
+	// larger than Options.MaxPayload.
+	ErrPayloadTooLarge = errors.New("payload too large")
 	// ErrGoexit is the failure of a handler that ended its goroutine.
 	ErrGoexit = errors.New("handler called runtime.Goexit")
 	// ErrUnfit is wrapped by failures of a mutator whose payload cannot stand
@@ -130,7 +136,7 @@ func reasonOf(t core.Type, err error) Reason {
 		return ReasonProtocol
 	case errors.As(err, &panicked), errors.Is(err, ErrGoexit):
 		return ReasonPanic
-	case errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):
+	case errors.Is(err, ErrOverload), errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):
 		return ReasonOverload
 	case errors.Is(err, errCallerGone):
 		return ReasonCancelled

@@ -26,8 +26,10 @@ type execution struct {
 	budget  time.Duration // what fail-open interceptors may still spend; negative means no end
 	index   int
 	shown   Execution // what the observers are shown
-	abort   *AbortError
-	inline  []*auditJob // audit runs to be made before Execute returns
+	// unreadable is why interceptors cannot be shown the payload; nil if they can.
+	unreadable error
+	abort      *AbortError
+	inline     []*auditJob // audit runs to be made before Execute returns
 
 	res  Result
 	room [2]Outcome // spares most executions the slice of outcomes
@@ -145,7 +147,10 @@ func (x *execution) begin(start time.Time) {
 	if n := x.plan.size(); n > len(x.room) {
 		x.res.Results = make([]Outcome, 0, n)
 	}
-	x.payload = x.req.Payload
+	x.payload, x.unreadable = x.req.Payload, x.req.Unreadable
+	if most := opts.MaxPayload; x.unreadable == nil && most > 0 && len(x.payload) > most {
+		x.unreadable = fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, len(x.payload), most)
+	}
 	if absent(x.payload) {
 		x.payload = []byte("{}") // so that interceptors always see an object
 	} else if !x.req.Disposable && x.plan.copies {

@@ -19,6 +19,7 @@ const MaxAbandoned = 64
 // is ready to use.
 type Guard struct {
 	abandoned atomic.Int64
+	running   atomic.Int64 // for chains, in active mode
 }
 
 // Abandoned returns how many abandoned invokes still run.
@@ -74,6 +75,7 @@ func (g *Guard) do(ctx context.Context, kind core.Type, limits invokeLimits, inv
 type flight struct {
 	callContext
 	guard   *Guard
+	total   *atomic.Int64 // of the chain; nil if the flight is not counted
 	kind    core.Type
 	invoke  func(context.Context, *core.Invocation) (core.Answer, error)
 	inv     core.Invocation
@@ -155,8 +157,32 @@ func (f *flight) runInline() {
 	f.serve()
 }
 
+// enter counts the flight among those that run, unless there are too many.
+func (f *flight) enter(total *atomic.Int64, opts *Options) error {
+	if n := total.Add(1); opts.MaxInflight > 0 && n > int64(opts.MaxInflight) {
+		total.Add(-1)
+		return ErrOverload
+	}
+	if n := f.guard.running.Add(1); opts.MaxConcurrent > 0 && n > int64(opts.MaxConcurrent) {
+		f.guard.running.Add(-1)
+		total.Add(-1)
+		return ErrOverload
+	}
+	f.total = total
+	return nil
+}
+
+// leave is called when the handler has come to its end, however late.
+func (f *flight) leave() {
+	if f.total != nil {
+		f.total.Add(-1)
+		f.guard.running.Add(-1)
+	}
+}
+
 // conclude turns whatever ended the handler into answer and error.
 func (f *flight) conclude(panicked any) {
+	f.leave()
 	f.took = time.Since(f.began)
 	switch {
 	case panicked != nil:

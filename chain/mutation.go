@@ -91,6 +91,9 @@ func (m *mutation) judge(out *Outcome) bool {
 // take makes a mutator's payload the current one, if it is fit to be.
 func (m *mutation) take(slot int, out *Outcome) {
 	next, err := canonical(out.Mutation.Payload, m.payload)
+	if most := m.snapshot.chain.opts.MaxPayload; err == nil && most > 0 && len(next) > most {
+		err = fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, len(next), most)
+	}
 	if err == nil && m.req.Applier != nil && out.Entry.Effective.FailOpen {
 		// Only now can this mutator's change be left out alone.
 		var a Applied

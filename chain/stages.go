@@ -167,6 +167,9 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 		skip = ErrTooManyAbandoned
 	}
 	f := &flight{guard: st.guard, kind: st.entry.Type, invoke: st.invoke, step: st}
+	if skip == nil {
+		skip = f.enter(&x.snapshot.chain.inflight, &x.snapshot.chain.opts)
+	}
 	f.inv = x.invocation(st, payload)
 	if checkWrites && st.entry.Type == core.TypeValidation {
 		f.inv.Payload = bytes.Clone(payload)
@@ -208,7 +211,7 @@ func (x *execution) excluded(st *step) error {
 	if x.plan.bounded && !st.entry.Compat.Allows(x.req.Protocol) {
 		return errCompat
 	}
-	return x.req.Unreadable
+	return x.unreadable
 }
 
 // spend takes time from what fail-open interceptors may use.

@@ -193,5 +193,5 @@ func processRig(t *testing.T, c *chaintest.Case, session *mcp.ClientSession) *ch
 // ownCases are the interceptors of tests in this package, by a name that
 // processes are told.
 func ownCases() map[string][]core.Interceptor {
-	return map[string][]core.Interceptor{"sizes": sizeInterceptors(), "waits": {waits()}}
+	return map[string][]core.Interceptor{"sizes": sizeInterceptors(), "waits": {waits()}, "sometimes": {waitsIfAsked()}}
 }

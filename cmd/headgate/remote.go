@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
@@ -57,8 +58,10 @@ type remotes struct {
 	stderr io.Writer // of the child processes
 	logger *slog.Logger
 
+	web http.Transport // of its own: no proxy, and closed in the end
+
+	mu       sync.Mutex
 	children []*exec.Cmd
-	web      http.Transport // of its own: no proxy, and closed in the end
 }
 
 // add connects to the hosts and adds their interceptors to the chain. One that
@@ -75,15 +78,18 @@ func (r *remotes) add(ctx context.Context, ch *chain.Chain, hosts []remote) erro
 func (r *remotes) addOne(ctx context.Context, ch *chain.Chain, h remote) error {
 	ctx, cancel := context.WithTimeout(ctx, reachPatience)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "headgate-demo", Version: "0.1.0"}, nil)
-	if err := mcpext.RegisterSendingMethods(client); err != nil {
-		return err
+	dial := func(ctx context.Context) (*mcp.ClientSession, error) {
+		client := mcp.NewClient(&mcp.Implementation{Name: "headgate-demo", Version: "0.1.0"}, nil)
+		if err := mcpext.RegisterSendingMethods(client); err != nil {
+			return nil, err
+		}
+		return client.Connect(ctx, r.transport(h), nil)
 	}
-	session, err := client.Connect(ctx, r.transport(h), nil)
+	// It dials again, or starts the process again, when the session has gone.
+	host, err := mcpext.DialHost(ctx, dial, &mcpext.DialOptions{SessionOptions: mcpext.SessionOptions{Logger: r.logger}})
 	if err != nil {
 		return err
 	}
-	host := mcpext.NewSessionHost(session, &mcpext.SessionOptions{Logger: r.logger})
 	if err := ch.AddHost(ctx, h.flag, host); err != nil {
 		return errors.Join(err, host.Close())
 	}
@@ -98,6 +104,8 @@ func (r *remotes) transport(h remote) mcp.Transport {
 	}
 	cmd := exec.Command(h.command[0], h.command[1:]...)
 	cmd.Stderr = r.stderr
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.children = append(r.children, cmd)
 	return &mcp.CommandTransport{Command: cmd, TerminateDuration: stepPatience}
 }
@@ -115,6 +123,8 @@ func (r *remotes) close(ch *chain.Chain) {
 		}
 	case <-time.After(closePatience):
 		r.logger.Warn("hosts left behind")
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for _, child := range r.children {
 			if child.Process != nil {
 				_ = child.Process.Kill()

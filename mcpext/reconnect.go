@@ -1,0 +1,347 @@
+package mcpext
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/core"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A Dialer opens a session with an interceptor server: it connects, or starts a
+// process. The session's client must have been given to [RegisterSendingMethods].
+// Each call is for a new session; the one before has been closed.
+type Dialer func(ctx context.Context) (*mcp.ClientSession, error)
+
+// DialOptions configures [DialHost]. The zero value is ready to use.
+type DialOptions struct {
+	SessionOptions
+	// DialTimeout bounds one attempt to dial and list. Zero means 10 s.
+	DialTimeout time.Duration
+	// MinBackoff and MaxBackoff bound the wait between attempts, which doubles
+	// and is spread by chance. Zero means 100 ms and 10 s.
+	MinBackoff, MaxBackoff time.Duration
+	// CheckEvery is how often the host is listed again: that shows whether it is
+	// there, where the SDK has no keep-alive, and what it has now. Zero means
+	// 15 s, negative never.
+	CheckEvery time.Duration
+}
+
+func (o *DialOptions) withDefaults() DialOptions {
+	var out DialOptions
+	if o != nil {
+		out = *o
+	}
+	set := func(d *time.Duration, fallback time.Duration) {
+		if *d == 0 {
+			*d = fallback
+		}
+	}
+	set(&out.DialTimeout, 10*time.Second)
+	set(&out.MinBackoff, 100*time.Millisecond)
+	set(&out.MaxBackoff, 10*time.Second)
+	set(&out.CheckEvery, 15*time.Second)
+	return out
+}
+
+// ErrHostDown is wrapped by failures of invokes while a host cannot be reached.
+var ErrHostDown = errors.New("the interceptor host is down")
+
+// A dialedHost keeps a session with an interceptor server, and opens another
+// when that has gone. One goroutine dials; invokes never wait for it.
+type dialedHost struct {
+	// Fixed at creation.
+	dial   Dialer
+	opts   DialOptions
+	logger *slog.Logger
+	life   context.Context // ended by Close
+	end    context.CancelFunc
+	done   chan struct{} // closed when the loop has ended
+	doubt  chan struct{} // an invoke has failed in a way that puts the session in doubt
+
+	mu       sync.Mutex
+	session  *sessionHost // nil while there is none
+	list     []core.Descriptor
+	bindings []chain.Binding
+	down     error // why there is none
+	changed  func()
+}
+
+var _ interface {
+	chain.Binder
+	chain.RemoteHost
+	chain.HealthReporter
+} = (*dialedHost)(nil)
+
+// DialHost returns a host that dials by itself: once before it returns, and again
+// whenever the session has gone. Meanwhile its interceptors stay in their chains,
+// and each invoke fails at once with [ErrHostDown], so that failOpen decides;
+// those under way at the moment of loss fail once. What the host lists after it
+// has come back, or at a check, takes effect with the next message.
+//
+// A host that cannot be dialled and listed at first is an error: nobody could
+// know which guards are missing.
+func DialHost(ctx context.Context, dial Dialer, opts *DialOptions) (chain.Host, error) {
+	h := &dialedHost{dial: dial, opts: opts.withDefaults(), done: make(chan struct{}), doubt: make(chan struct{}, 1)}
+	h.logger = h.opts.Logger
+	if h.logger == nil {
+		h.logger = slog.New(slog.DiscardHandler)
+	}
+	h.life, h.end = context.WithCancel(context.Background())
+	if err := h.connect(ctx); err != nil {
+		h.end()
+		return nil, fmt.Errorf("mcpext: %w", err)
+	}
+	go h.loop()
+	return h, nil
+}
+
+// connect opens a session and takes over what it lists.
+func (h *dialedHost) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.DialTimeout)
+	defer cancel()
+	session, err := h.dial(ctx)
+	if err != nil {
+		return err
+	}
+	s := newSessionHost(session, &h.opts.SessionOptions)
+	list, err := s.List(ctx)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	h.take(s, list)
+	return nil
+}
+
+// take makes a session the current one.
+func (h *dialedHost) take(s *sessionHost, list []core.Descriptor) {
+	h.mu.Lock()
+	h.session, h.down = s, nil
+	changed := h.adopt(list)
+	h.mu.Unlock()
+	changed()
+}
+
+// adopt takes over a list and returns what tells the chain. h.mu is held.
+func (h *dialedHost) adopt(list []core.Descriptor) (changed func()) {
+	if h.bindings != nil && reflect.DeepEqual(h.list, list) {
+		return func() {}
+	}
+	h.list = list
+	h.bindings = make([]chain.Binding, len(list))
+	for i, d := range list {
+		h.bindings[i] = chain.Binding{
+			Descriptor: d, HeadRoom: headRoom, Remote: true,
+			Invoke: func(ctx context.Context, inv *core.Invocation) (core.Answer, error) {
+				return h.Invoke(ctx, d.Name, inv)
+			},
+		}
+	}
+	if h.changed == nil {
+		return func() {}
+	}
+	return h.changed
+}
+
+// loop keeps a session until the host is closed.
+func (h *dialedHost) loop() {
+	defer close(h.done)
+	backoff := h.opts.MinBackoff
+	for h.life.Err() == nil {
+		if s := h.current(); s != nil {
+			h.watch(s)
+			backoff = h.opts.MinBackoff
+			continue
+		}
+		if !h.sleep(jitter(backoff)) {
+			return
+		}
+		if err := h.connect(h.life); err != nil {
+			h.lost(nil, err)
+			backoff = min(2*backoff, h.opts.MaxBackoff)
+			continue
+		}
+		h.logger.Warn("interceptor host is back")
+	}
+}
+
+// jitter spreads a wait, so that many do not come at once.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+func (h *dialedHost) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-h.life.Done():
+		return false
+	}
+}
+
+// watch returns when the session has gone, or the host is closed.
+func (h *dialedHost) watch(s *sessionHost) {
+	gone := make(chan error, 1)
+	go func() { gone <- s.session.Wait() }()
+	var checks <-chan time.Time
+	if h.opts.CheckEvery > 0 {
+		ticker := time.NewTicker(h.opts.CheckEvery)
+		defer ticker.Stop()
+		checks = ticker.C
+	}
+	for {
+		select {
+		case <-h.life.Done():
+			return
+		case err := <-gone:
+			h.lost(s, orEOF(err))
+			return
+		case <-checks:
+		case <-h.doubt:
+		}
+		if err := h.check(s); err != nil {
+			h.lost(s, err)
+			return
+		}
+	}
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// check lists the host again, which shows that it is there.
+func (h *dialedHost) check(s *sessionHost) error {
+	ctx, cancel := context.WithTimeout(h.life, h.opts.DialTimeout)
+	defer cancel()
+	list, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	changed := h.adopt(list)
+	h.mu.Unlock()
+	changed()
+	return nil
+}
+
+// lost notes that there is no session, and why.
+func (h *dialedHost) lost(s *sessionHost, err error) {
+	if h.life.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	first := h.down == nil
+	h.session, h.down = nil, err
+	h.mu.Unlock()
+	if first {
+		h.logger.Error("interceptor host is lost", "err", err)
+	}
+	if s != nil {
+		_ = s.Close() // the process of a stdio host, too
+	}
+}
+
+func (h *dialedHost) current() *sessionHost {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.session
+}
+
+// Invoke sends interceptor/invoke over the session of this moment.
+func (h *dialedHost) Invoke(ctx context.Context, name string, inv *core.Invocation) (core.Answer, error) {
+	h.mu.Lock()
+	s, down := h.session, h.down
+	h.mu.Unlock()
+	if s == nil {
+		return core.Answer{}, fmt.Errorf("%w: %w", ErrHostDown, down)
+	}
+	answer, err := s.Invoke(ctx, name, inv)
+	if err != nil && ctx.Err() == nil && doubtful(err) {
+		select {
+		case h.doubt <- struct{}{}:
+		default: // somebody has said so already
+		}
+		err = fmt.Errorf("%w: %w", ErrHostDown, err)
+	}
+	return answer, err
+}
+
+// doubtful reports whether an invoke's failure puts the session in doubt. What
+// the peer has answered, or what was not sent, does not.
+func doubtful(err error) bool {
+	var remote *chain.RemoteError
+	var wire *jsonrpc.Error
+	switch {
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
+		return true
+	case errors.As(err, &remote), errors.As(err, &wire), errors.Is(err, core.ErrMalformed), errors.Is(err, chain.ErrTimeout),
+		errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrNotFound):
+		return false
+	}
+	return true
+}
+
+// List returns what was listed last.
+func (h *dialedHost) List(context.Context) ([]core.Descriptor, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.list, nil
+}
+
+// Bindings returns what was listed last. While the host is down they stay, and
+// fail.
+func (h *dialedHost) Bindings() []chain.Binding {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bindings
+}
+
+// Watch has changed called when the list is another.
+func (h *dialedHost) Watch(changed func()) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed = changed
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.changed = nil
+	}
+}
+
+// HeadRoom is what the chain waits beyond the timeout that the peer is told.
+func (h *dialedHost) HeadRoom() time.Duration { return headRoom }
+
+// Health says why the host is down; nil if it is not.
+func (h *dialedHost) Health() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrHostDown, h.down)
+}
+
+// Close ends the session and gives up dialling.
+func (h *dialedHost) Close() error {
+	h.end()
+	s := h.current()
+	var err error
+	if s != nil {
+		err = s.Close()
+	}
+	<-h.done
+	return err
+}
