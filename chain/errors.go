@@ -29,6 +29,9 @@ var (
 	// ErrOverload is the failure of an invoke that was not begun since as many
 	// run already as may.
 	ErrOverload = errors.New("too many invokes at once")
+	// ErrCircuitOpen is wrapped by failures of invokes that a [Gate] did not let
+	// begin.
+	ErrCircuitOpen = errors.New("circuit open")
 	// ErrPayloadTooLarge is the failure of each interceptor on a payload that is
 	// larger than Options.MaxPayload.
 	ErrPayloadTooLarge = errors.New("payload too large")
@@ -136,7 +139,7 @@ func reasonOf(t core.Type, err error) Reason {
 		return ReasonProtocol
 	case errors.As(err, &panicked), errors.Is(err, ErrGoexit):
 		return ReasonPanic
-	case errors.Is(err, ErrOverload), errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):
+	case errors.Is(err, ErrOverload), errors.Is(err, ErrCircuitOpen), errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrTooManyAbandoned), errors.Is(err, errBudget), errors.Is(err, errDropped):
 		return ReasonOverload
 	case errors.Is(err, errCallerGone):
 		return ReasonCancelled

@@ -97,6 +97,7 @@ type flight struct {
 	step    *step
 	call    Invoke          // what the observers are shown
 	ctx     context.Context // what the observers made, for the end
+	tell    func(*Outcome)  // the gate what came of it; nil for nobody
 }
 
 // States of a flight.

@@ -24,6 +24,9 @@ type Options struct {
 	// failOpen decides: a slow interceptor costs its own messages and no others.
 	// Zero means 512 and 8192, negative no bound.
 	MaxConcurrent, MaxInflight int
+	// Gate may keep a call from being begun, such as a circuit breaker does; nil
+	// for none.
+	Gate Gate
 	// InvokeTimeout bounds one invoke. Zero means 5 s, negative none; with
 	// none, handlers run on the caller's goroutine.
 	InvokeTimeout time.Duration

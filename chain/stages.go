@@ -170,6 +170,11 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 	if skip == nil {
 		skip = f.enter(&x.snapshot.chain.inflight, &x.snapshot.chain.opts)
 	}
+	if skip == nil {
+		if skip = x.enterGate(f); skip != nil {
+			f.leave()
+		}
+	}
 	f.inv = x.invocation(st, payload)
 	if checkWrites && st.entry.Type == core.TypeValidation {
 		f.inv.Payload = bytes.Clone(payload)
@@ -279,6 +284,7 @@ func (x *execution) land(f *flight, original []byte) *Outcome {
 		}
 		out.judge(f.answer, err)
 	}
+	f.leaveGate(out)
 	if f.step.entry.Type == core.TypeValidation {
 		x.end(f, out)
 	}

@@ -15,6 +15,7 @@ const (
 	otel      = "go.opentelemetry.io/otel"
 	bridges   = "go.opentelemetry.io/contrib/bridges/prometheus"
 	rateLimit = "golang.org/x/time/rate"
+	gobreaker = "github.com/sony/gobreaker/v2"
 	prom      = "github.com/prometheus/client_golang"
 	chi       = "github.com/go-chi/chi/v5"
 	grafana   = "github.com/grafana/grafana-foundation-sdk/go"
@@ -38,10 +39,12 @@ type Allowance struct {
 // architecture. Folders that do not exist (yet) may have a row.
 func Table() map[string]Allowance {
 	return map[string]Allowance{
-		"core":       {},
-		"chain":      {May: []string{core}},
-		"mcpext":     {May: []string{core, chain, goSDK, schema}, AnyTest: true},
-		"middleware": {May: []string{core, chain, goSDK}, AnyTest: true},
+		"core":  {},
+		"chain": {May: []string{core}, Not: []string{chain + "/breaker"}},
+		// For those who want circuits.
+		"chain/breaker": {May: []string{core, chain, gobreaker}},
+		"mcpext":        {May: []string{core, chain, goSDK, schema}, AnyTest: true},
+		"middleware":    {May: []string{core, chain, goSDK}, AnyTest: true},
 		"telemetry": {
 			May:     []string{core, chain, otel, prom},
 			Not:     []string{otel + "/sdk", otel + "/exporters", Module + "/telemetry/otlp"},
