@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A controlled demo: where it is, and what speaks to it.
+type controlled struct {
+	t     *testing.T
+	mcp   string
+	admin string
+	token string
+	out   *lockedBuffer
+	err   *lockedBuffer
+	stop  func()
+}
+
+// startControlled starts a demo with an admin plane and no traffic of its own.
+func startControlled(t *testing.T, args ...string) *controlled {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &controlled{t: t, out: &lockedBuffer{}, err: &lockedBuffer{}}
+	code := make(chan int, 1)
+	all := append([]string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "0"}, args...)
+	go func() { code <- run(ctx, all, d.out, d.err) }()
+	d.stop = func() {
+		cancel()
+		require.Equal(t, exitOK, <-code, d.err.String())
+	}
+	find := func(pattern string) string {
+		at := regexp.MustCompile(pattern)
+		require.Eventually(t, func() bool { return at.MatchString(d.out.String()) }, patience, 10*time.Millisecond, "%s", d.err)
+		return at.FindStringSubmatch(d.out.String())[1]
+	}
+	d.mcp, d.admin = find(`MCP server at (\S+)`), find(`Admin at (\S+)`)
+	if !strings.Contains(strings.Join(args, " "), "--admin-token-file") {
+		d.token = find(`Admin token (\S+)`)
+	}
+	return d
+}
+
+// ctl runs headgate ctl and returns what it printed.
+func (d *controlled) ctl(args ...string) (code int, stdout, stderr string) {
+	d.t.Helper()
+	var out, errs bytes.Buffer
+	code = run(d.t.Context(), append([]string{"ctl", "--addr", d.admin, "--token", d.token}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// good runs headgate ctl and wants it to succeed.
+func (d *controlled) good(args ...string) string {
+	d.t.Helper()
+	code, stdout, stderr := d.ctl(args...)
+	require.Equal(d.t, exitOK, code, stderr)
+	return stdout
+}
+
+// deletes reports whether the demo lets a dangerous call through.
+func (d *controlled) deletes() bool {
+	d.t.Helper()
+	session := connect(d.t, d.mcp, newProtocol)
+	defer session.Close()
+	_, err := session.CallTool(d.t.Context(), &mcp.CallToolParams{Name: "delete_records", Arguments: map[string]any{"table": "orders"}})
+	if err != nil {
+		assertDenied(d.t, err)
+	}
+	return err == nil
+}
+
+// The way of an incident, from the first blocked call to the history of it, over
+// a restart in the middle.
+func TestIncident(t *testing.T) {
+	state := t.TempDir()
+	d := startControlled(t, "--state-dir", state)
+	require.False(t, d.deletes(), "the policy blocks")
+	why := regexp.MustCompile(`blocked .* trace (\w+)`)
+	require.Eventually(t, func() bool { return why.MatchString(d.out.String()) }, patience, 10*time.Millisecond)
+	assert.Regexp(t, `block-destructive +validation +active +deny +block`, d.good("why", why.FindStringSubmatch(d.out.String())[1]))
+
+	out := d.good("mode", "block-destructive", "audit", "--ttl", "1h", "--reason", "it blocks good traffic")
+	assert.Regexp(t, `block-destructive active -> audit, revision 1, ends .* \(in 60m\)\n$`, out)
+	require.True(t, d.deletes(), "in audit it does not")
+	assert.Regexp(t, `audit +1 +1 `, d.good("get", "block-destructive"), "it goes on judging")
+	d.stop()
+
+	d = startControlled(t, "--state-dir", state)
+	require.True(t, d.deletes(), "the override has survived, before the first message")
+	d.good("mode", "block-destructive", "audit", "--ttl", "1s", "--reason", "for a moment longer")
+	require.Eventually(t, func() bool { return !d.deletes() }, 10*time.Second, 100*time.Millisecond, "its time is over")
+	assert.Regexp(t, `system:ttl +override.expire +block-destructive +expired +audit -> active`, d.good("history"))
+	d.stop()
+
+	var verified bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), []string{"ctl", "history", "verify", state}, &verified, &verified))
+	assert.Contains(t, verified.String(), "the chain holds")
+	tampers(t, state)
+}
+
+// tampers edits a history in several ways, and wants each to be told.
+func tampers(t *testing.T, state string) {
+	t.Helper()
+	path := filepath.Join(state, "history.jsonl")
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(before), "\n"), "\n")
+	for name, after := range map[string]string{
+		"another reason": strings.Replace(string(before), "it blocks good traffic", "because I can do so", 1),
+		"a line less":    strings.Join(append(append([]string{}, lines[:1]...), lines[2:]...), ""),
+		"another order":  lines[1] + lines[0] + strings.Join(lines[2:], ""),
+		"no end":         strings.Join(lines[:2], ""),
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(after), 0o600))
+		var out bytes.Buffer
+		assert.Equal(t, exitBroken, run(t.Context(), []string{"ctl", "history", "verify", state}, &out, &out), name)
+	}
+	require.NoError(t, os.WriteFile(path, before, 0o600))
+}
+
+// What goes wrong ends with a number that says what.
+func TestCtlExitCodes(t *testing.T) {
+	d := startControlled(t)
+	defer d.stop()
+	for name, tt := range map[string]struct {
+		args []string
+		want int
+	}{
+		"all is well":             {[]string{"ls"}, exitOK},
+		"as JSON":                 {[]string{"--json", "ls"}, exitOK},
+		"who":                     {[]string{"whoami"}, exitOK},
+		"help":                    {[]string{"--help"}, exitOK},
+		"no command":              {nil, exitUsage},
+		"an unknown command":      {[]string{"explode"}, exitUsage},
+		"no reason":               {[]string{"mode", "redact-pii", "off"}, exitUsage},
+		"a reason that is none":   {[]string{"mode", "redact-pii", "off", "--reason", "x"}, exitUsage},
+		"an unknown mode":         {[]string{"mode", "redact-pii", "loud", "--reason", "a good reason"}, exitUsage},
+		"nobody":                  {[]string{"get", "redact-pi"}, exitNotFound},
+		"no such message":         {[]string{"why", "nothing"}, exitNotFound},
+		"a dry run":               {[]string{"mode", "redact-pii", "off", "--dry-run", "--reason", "a good reason"}, exitOK},
+		"break-glass for a day":   {[]string{"break-glass", "audit-all", "--ttl", "24h", "--reason", "a good reason"}, exitUsage},
+		"another token":           {[]string{"--token", strings.Repeat("x", 40), "ls"}, exitRefused},
+		"an address of nobody":    {[]string{"--addr", "http://127.0.0.1:1", "ls"}, exitUnreachable},
+		"an address of the demo":  {[]string{"--addr", strings.TrimSuffix(d.mcp, endpoint), "ls"}, exitNotFound},
+		"no folder of a history":  {[]string{"history", "verify", "/nonexistent"}, exitUsage},
+		"a token file of nothing": {[]string{"--token", "", "--token-file", "/nonexistent", "ls"}, exitFailure},
+	} {
+		code, stdout, stderr := d.ctl(tt.args...)
+		assert.Equal(t, tt.want, code, "%s: %s%s", name, stdout, stderr)
+	}
+	_, stdout, _ := d.ctl("--json", "ls")
+	assert.True(t, json.Valid([]byte(stdout)), stdout)
+	_, _, stderr := d.ctl("get", "redact-pi")
+	assert.Contains(t, stderr, "did you mean redact-pii?")
+}
+
+// Everything at once, and back; and what happens is there to follow.
+func TestCtlBreakGlassAndWatch(t *testing.T) {
+	d := startControlled(t)
+	defer d.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watched, errs lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"ctl", "--addr", d.admin, "--token", d.token, "watch"}, &watched, &errs)
+	}()
+	require.Eventually(t, func() bool { // until it listens
+		d.good("mode", "stamp-response", "audit", "--reason", "to see whether it listens")
+		return strings.Contains(watched.String(), "stamp-response")
+	}, 10*time.Second, 20*time.Millisecond, "%s", &errs)
+
+	assert.Contains(t, d.good("break-glass", "audit-all", "--reason", "everything is on fire"), "weakened: block-destructive, redact-pii")
+	require.True(t, d.deletes())
+	assert.Contains(t, d.good("break-glass", "end"), "break-glass is off")
+	require.False(t, d.deletes())
+	require.Eventually(t, func() bool { return strings.Contains(watched.String(), "break-glass.clear") }, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	assert.Equal(t, exitOK, <-code)
+	assert.Contains(t, d.good("clear", "stamp-response", "--reason", "it was a test"), "audit -> active")
+}
+
+// A token file is its owner's alone, and the configuration is read again on a
+// hangup; a bad one changes nothing.
+func TestDemoFiles(t *testing.T) {
+	dir := t.TempDir()
+	secret, config := filepath.Join(dir, "token"), filepath.Join(dir, "config.json")
+	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(config, []byte(`{"interceptors":{"redact-pii":{"mode":"audit"},"block-destructive":{"pinned":true}}}`), 0o600))
+	var out, errs bytes.Buffer
+	assert.Equal(t, exitFailure, run(t.Context(), []string{"demo", "--mcp", "127.0.0.1:0", "--metrics", "", "--admin", "127.0.0.1:0", "--admin-token-file", secret}, &out, &errs))
+	assert.Contains(t, errs.String(), "chmod 600")
+
+	require.NoError(t, os.Chmod(secret, 0o600))
+	d := startControlled(t, "--admin-token-file", secret, "--config", config)
+	defer d.stop()
+	d.token = strings.Repeat("s", 40)
+	assert.NotContains(t, d.out.String(), d.token)
+	assert.Regexp(t, `redact-pii +mutation +audit +configured`, d.good("ls"))
+	code, _, stderr := d.ctl("mode", "block-destructive", "audit", "--reason", "it blocks good traffic")
+	assert.Equal(t, exitRefused, code)
+	assert.Contains(t, stderr, "pinned")
+
+	hangup := func(text string) {
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		self, err := os.FindProcess(os.Getpid())
+		require.NoError(t, err)
+		require.NoError(t, self.Signal(syscall.SIGHUP))
+	}
+	hangup(`{"interceptors":{"redact-pii":{"mode":"loud"}}}`)
+	require.Eventually(t, func() bool { return strings.Contains(d.err.String(), "the old one holds") }, patience, 10*time.Millisecond)
+	assert.Regexp(t, `redact-pii +mutation +audit +configured`, d.good("ls"))
+	hangup(`{"interceptors":{}}`)
+	require.Eventually(t, func() bool {
+		return regexp.MustCompile(`redact-pii +mutation +active +declared`).MatchString(d.good("ls"))
+	}, patience, 10*time.Millisecond)
+}
