@@ -46,8 +46,8 @@ test: ## Test the root module under the race detector, then what needs another b
 modules: ## Vet and test the modules nested in the tree
 	@for dir in $(MODULES); do (cd "$$dir" && $(GO) vet ./... && $(GO) test -race -shuffle=on ./...); done
 
-# Not tools/jaeger: that takes the tests of all its modules, over a hundred more.
-# A go.mod or go.sum that lacks something fails its build.
+# Not tools/jaeger and tools/prometheus: that takes the tests of all their modules,
+# hundreds more. A go.mod or go.sum that lacks something fails their builds.
 .PHONY: tidy-check
 tidy-check: ## Fail when a go.mod or go.sum is not tidy
 	@for dir in . tools tools/lint $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff); done
@@ -56,12 +56,18 @@ tidy-check: ## Fail when a go.mod or go.sum is not tidy
 e2e: e2e-deps ## Test the demo with the official TypeScript SDK, a real Prometheus and a real Jaeger
 	@(cd e2e && npm test)
 	$(GO) build -o bin/headgate ./cmd/headgate
-	JAEGER="$(JAEGER)" $(GO) test -tags e2e -count=1 -timeout 5m ./e2e/observe
+	JAEGER="$(JAEGER)" PROMETHEUS3="$(PROMETHEUS3)" $(GO) test -tags e2e -count=1 -timeout 5m ./e2e/observe
 
 # Jaeger takes minutes to compile: once a version, outside of the tree.
 JAEGER_MODULE := github.com/jaegertracing/jaeger
 JAEGER_VERSION = $(shell cd tools/jaeger && $(GO) list -m -f '{{.Version}}' $(JAEGER_MODULE))
 JAEGER = $${XDG_CACHE_HOME:-$$HOME/.cache}/headgate/jaeger-$(JAEGER_VERSION)/jaeger
+
+# Prometheus 3 likewise, without the discovery of targets that nobody here needs:
+# Debian's cannot keep classic and native buckets side by side.
+PROMETHEUS_MODULE := github.com/prometheus/prometheus
+PROMETHEUS_VERSION = $(shell cd tools/prometheus && $(GO) list -m -f '{{.Version}}' $(PROMETHEUS_MODULE))
+PROMETHEUS3 = $${XDG_CACHE_HOME:-$$HOME/.cache}/headgate/prometheus-$(PROMETHEUS_VERSION)/prometheus
 
 # The end-to-end test never skips: what it needs is installed, or it fails.
 .PHONY: e2e-deps
@@ -88,6 +94,15 @@ e2e-deps:
 		trap 'rm -rf "$$part"' EXIT
 		(cd tools/jaeger && $(GO) build -trimpath -ldflags='-s -w' -o "$$part/jaeger" $(JAEGER_MODULE)/cmd/jaeger)
 		mv "$$part/jaeger" "$$jaeger" # whole, or not at all
+	fi
+	prometheus="$(PROMETHEUS3)"
+	if [[ ! -x $$prometheus ]]; then
+		echo "e2e: building Prometheus 3, once: about five minutes"
+		mkdir -p "$${prometheus%/*}"
+		part=$$(mktemp -d "$${prometheus%/*}/part.XXXXXX")
+		trap 'rm -rf "$$part"' EXIT
+		(cd tools/prometheus && $(GO) build -tags remove_all_sd -trimpath -ldflags='-s -w' -o "$$part/prometheus" $(PROMETHEUS_MODULE)/cmd/prometheus)
+		mv "$$part/prometheus" "$$prometheus"
 	fi
 
 .PHONY: lint

@@ -124,7 +124,9 @@ func TestDemoIsObserved(t *testing.T) {
 	t.Run("an exemplar leads to its trace", o.testExemplars)
 	t.Run("a call has one trace from the client on", o.testAllowed)
 	t.Run("a denial is seen and is no error", o.testDenied)
+	t.Run("the admin plane says why", o.testWhy)
 	t.Run("searches find what the client saw", o.testSearches)
+	t.Run("every panel of the dashboards has data", o.testBoards)
 	t.Run("the last spans are sent at the end", o.testFlush)
 }
 

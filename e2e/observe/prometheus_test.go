@@ -4,6 +4,7 @@ package observe_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -25,18 +26,36 @@ type prometheus struct {
 // job selects the demo.
 const job = `{job="headgate"}`
 
-// startPrometheus starts a server that scrapes the address.
+// startPrometheus starts Debian's server, which scrapes the address.
 func startPrometheus(t *testing.T, target string) *prometheus {
+	t.Helper()
+	return runPrometheus(t, "prometheus", "prometheus.yml", "127.0.0.1:9464", target)
+}
+
+// startPrometheus3 starts the server that make has built, with the configuration
+// that is shipped for it, so that this is seen to load.
+func startPrometheus3(t *testing.T, target string) *prometheus {
+	t.Helper()
+	binary := os.Getenv("PROMETHEUS3")
+	require.FileExists(t, binary, "make e2e builds it, and says where it is")
+	return runPrometheus(t, binary, "../../dashboards/provisioning/prometheus/prometheus.yml", "host.docker.internal:9464", target)
+}
+
+// runPrometheus runs a server with a configuration that has another address put
+// in, and with the rules that are shipped.
+func runPrometheus(t *testing.T, binary, file, placeholder, target string) *prometheus {
 	t.Helper()
 	port := freePort(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	text, err := os.ReadFile("prometheus.yml")
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "127.0.0.1:9464")
-	require.NoError(t, os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "127.0.0.1:9464", target)), 0o600))
+	require.Contains(t, string(text), placeholder)
+	filled := strings.NewReplacer(placeholder, target, "_interval: 5s", "_interval: 1s").Replace(string(text))
+	require.NoError(t, os.WriteFile(config, []byte(filled), 0o600))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "rules"), os.DirFS("../../dashboards/rules")))
 	p := &prometheus{url: "http://127.0.0.1:" + port}
-	p.process = start(t, "Prometheus", nil, "prometheus", "--config.file="+config,
+	p.process = start(t, "Prometheus", nil, binary, "--config.file="+config,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:"+port,
 		"--enable-feature=exemplar-storage", "--log.level=warn")
 	p.await(t, "it is ready", func() error {
@@ -57,6 +76,8 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 	var rows []struct {
 		Metric map[string]string
 		Value  [2]any
+		// Histogram stands in for Value where that is a whole native histogram.
+		Histogram []json.RawMessage
 	}
 	if err := p.ask(ctx, "query", url.Values{"query": {expr}}, &struct{ Result any }{&rows}); err != nil {
 		return nil, err
@@ -64,6 +85,13 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 	samples := make([]sample, len(rows))
 	for i, row := range rows {
 		text, _ := row.Value[1].(string)
+		if len(row.Histogram) == 2 {
+			var h struct{ Count string }
+			if err := json.Unmarshal(row.Histogram[1], &h); err != nil {
+				return nil, err
+			}
+			text = h.Count
+		}
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return nil, err
