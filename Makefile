@@ -58,6 +58,12 @@ e2e: e2e-deps ## Test the demo with the official TypeScript SDK, a real Promethe
 	$(GO) build -o bin/headgate ./cmd/headgate
 	JAEGER="$(JAEGER)" PROMETHEUS3="$(PROMETHEUS3)" $(GO) test -tags e2e -count=1 -timeout 5m ./e2e/observe
 
+# What e2e needs, without its test.
+.PHONY: observe
+observe: e2e-deps ## Run the demo with Prometheus and Jaeger on loopback, until Ctrl-C
+	@$(GO) build -o bin/headgate ./cmd/headgate
+	JAEGER="$(JAEGER)" exec tools/observe
+
 # Jaeger takes minutes to compile: once a version, outside of the tree.
 JAEGER_MODULE := github.com/jaegertracing/jaeger
 JAEGER_VERSION = $(shell cd tools/jaeger && $(GO) list -m -f '{{.Version}}' $(JAEGER_MODULE))
