@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -151,7 +152,7 @@ func (p *Plane) commit(ctx context.Context, c *change, now time.Time, name strin
 ) (*changed, error) {
 	r := &c.record
 	r.ID, r.Time, r.Outcome = history.NewID(now), now, history.Applied
-	r.Revision = max(p.memory.contents.Revision, p.lastRevision()) + 1
+	r.Revision = max(p.memory.contents.Revision, p.history.Revision()) + 1
 	key, value := build(r)
 	raw, err := encodeValue(value)
 	if err != nil {
@@ -170,6 +171,9 @@ func (p *Plane) commit(ctx context.Context, c *change, now time.Time, name strin
 	c.record, audited = p.record(*r, true)
 	if err := p.keep(ctx, key, raw, c.record.Revision); err != nil {
 		return nil, p.failed(c, err)
+	}
+	if p.store.Status().Err == nil {
+		delete(p.degraded, "state") // what could not be read was put aside
 	}
 	p.apply(now)
 	p.nudge()
@@ -239,6 +243,7 @@ func (p *Plane) record(r history.Record, sync bool) (history.Record, bool) {
 		r.Time = time.Now()
 	}
 	r, err := p.history.Append(r, sync)
+	written := err == nil
 	if err != nil {
 		p.degraded["history"] = "the history cannot be written"
 		p.opts.Logger.Error("history not written", "action", r.Action, "target", r.Target, "err", err)
@@ -246,12 +251,14 @@ func (p *Plane) record(r history.Record, sync bool) (history.Record, bool) {
 		delete(p.degraded, "history")
 	}
 	if raw, err := core.Encode(&r); err == nil && r.Outcome != history.Rejected {
-		p.hub.publish(event{Seq: r.Seq, Type: eventChange, Interceptor: r.Target, Data: raw})
-		if r.Outcome == history.Expired {
-			p.hub.publish(event{Seq: r.Seq, Type: eventExpired, Interceptor: r.Target, Data: raw})
+		for _, e := range eventsOf(&r, raw) {
+			if !written {
+				e.Seq = 0 // another record will have it
+			}
+			p.hub.publish(e)
 		}
 	}
-	return r, err == nil
+	return r, written
 }
 
 // Configure replaces the configured layer, as after a change of its file. One
@@ -274,13 +281,13 @@ func (p *Plane) configure(c *control.Configuration, by history.Actor, surface st
 	}
 	before := p.memory.configured
 	p.memory.configured = c
-	next := configuredRecord{Digests: digests(c), Revisions: p.memory.changed.Revisions}
+	next := configuredRecord{Digests: digests(c), Revisions: maps.Clone(p.memory.changed.Revisions)}
 	names := differing(p.memory.changed.Digests, next.Digests)
 	if len(names) == 0 {
 		p.apply(now)
 		return nil
 	}
-	revision := max(p.memory.contents.Revision, p.lastRevision()) + 1
+	revision := max(p.memory.contents.Revision, p.history.Revision()) + 1
 	for _, name := range names {
 		next.Revisions[name] = revision
 	}

@@ -109,15 +109,26 @@ func (p *Plane) byTime(now time.Time, action, name string, at *time.Time) *chang
 // what holds is worked out from the time.
 func (p *Plane) commitExpiry(c *change, now time.Time, name, key string) (*changed, error) {
 	r := &c.record
-	r.ID, r.Outcome, r.Revision = history.NewID(now), history.Expired, max(p.memory.contents.Revision, p.lastRevision())+1
+	r.ID, r.Outcome, r.Revision = history.NewID(now), history.Expired, max(p.memory.contents.Revision, p.history.Revision())+1
 	if it := p.memory.with(key, nil, r.Revision).state(p.opts.Chains, now).items[name]; it != nil {
 		r.After = string(it.effective.Mode)
 	}
 	var audited bool
-	c.record, audited = p.record(*r, true)
+	again := p.stuck[key]
+	if !again {
+		c.record, audited = p.record(*r, true)
+	}
 	if err := p.keep(context.WithoutCancel(p.life), key, nil, c.record.Revision); err != nil {
+		if again {
+			return nil, err // which was written down the first time
+		}
+		p.stuck[key] = true
 		return nil, p.failed(c, err)
 	}
+	if again {
+		c.record, audited = p.record(*r, true)
+	}
+	delete(p.stuck, key)
 	p.metrics.changed(&c.record)
 	p.log(&c.record).Warn("override has ended")
 	return &changed{state: p.state.Load(), record: c.record, audited: audited}, nil

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+
+	"github.com/headgate-mcp/headgate/admin/history"
 )
 
 // An event is something that happened on the plane, for whoever listens.
@@ -29,6 +31,15 @@ const (
 	maxListeners = 64
 	maxQueued    = 256
 )
+
+// eventsOf returns what a record of the history is told as.
+func eventsOf(r *history.Record, raw json.RawMessage) []event {
+	events := []event{{Seq: r.Seq, Type: eventChange, Interceptor: r.Target, Data: raw}}
+	if r.Outcome == history.Expired {
+		events = append(events, event{Seq: r.Seq, Type: eventExpired, Interceptor: r.Target, Data: raw})
+	}
+	return events
+}
 
 var errListeners = errors.New("admin: too many listeners")
 

@@ -14,7 +14,6 @@ import (
 type hostList struct {
 	mu    sync.RWMutex
 	names map[string]bool
-	any   bool // on a Unix socket, which no browser reaches
 }
 
 func newHostList(names []string) *hostList {
@@ -29,24 +28,20 @@ func newHostList(names []string) *hostList {
 func (l *hostList) bind(addr net.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch a := addr.(type) {
-	case *net.UnixAddr:
-		l.any = true
-	case *net.TCPAddr:
-		if !a.IP.IsUnspecified() {
-			l.names[canonicalHost(a.IP.String())] = true
-		}
+	if a, ok := addr.(*net.TCPAddr); ok && !a.IP.IsUnspecified() {
+		l.names[canonicalHost(a.IP.String())] = true
 	}
 }
 
-// allows reports whether a Host header is one of the names.
-func (l *hostList) allows(host string) bool {
+// allows reports whether a request's Host is one of the names. On a Unix socket,
+// which no browser reaches, any is.
+func (l *hostList) allows(r *http.Request) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.any {
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); ok && addr != nil {
 		return true
 	}
-	name := canonicalHost(host)
+	name := canonicalHost(r.Host)
 	if name == "" {
 		return false
 	}
@@ -80,7 +75,7 @@ func canonicalHost(host string) string {
 		}
 	}
 	if addr, err := netip.ParseAddr(name); err == nil {
-		return addr.String()
+		return addr.WithZone("").String()
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if name == "" || strings.ContainsAny(name, "/\\@?# \t\r\n%,:") {
@@ -108,10 +103,10 @@ func isPort(s string) bool {
 // that are not made by browsers have none of these headers; for them tokens are
 // what counts.
 func crossSite(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-	default:
-		return true // same-site too: a neighbour is not this plane
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return true // same-site too: a neighbour is not this plane
+		}
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {

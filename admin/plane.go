@@ -56,6 +56,7 @@ type Plane struct {
 	memory   *memory
 	degraded map[string]string // causes, by what they are about
 	warned   map[string]time.Duration
+	stuck    map[string]bool // keys whose end the store did not take, and which try again
 	lastSync time.Time
 
 	swap sync.RWMutex // held while chains and state change, so that readers see both or neither
@@ -75,6 +76,7 @@ func New(opts *Options) (*Plane, error) {
 		opts: o, started: time.Now(), hub: newHub(), stats: newStatBook(), decisions: newRing(o.Decisions),
 		decided: make(chan *tally, maxQueued), refused: newRecorder(), limits: newLimiter(), hosts: newHostList(o.Hosts),
 		watchers: map[string]*watcher{}, wake: make(chan struct{}, 1), degraded: map[string]string{}, warned: map[string]time.Duration{},
+		stuck: map[string]bool{},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	if err := p.SetTokens(o.Tokens); err != nil {
@@ -172,7 +174,7 @@ func (p *Plane) begin() error {
 func (p *Plane) recover() error {
 	head, known := p.memory.head(), p.history.Head()
 	r := history.Record{Actor: history.Actor{Name: "system:start"}, Surface: "system", Action: "start", Outcome: history.Applied}
-	switch last := p.lastRevision(); {
+	switch last := p.history.Revision(); {
 	case p.memory.contents.Revision > last && known.Seq > 0:
 		r.Action, r.Outcome = "recover", history.Recovered
 		r.Reason = fmt.Sprintf("the state is at revision %d, the history ends at %d", p.memory.contents.Revision, last)
@@ -189,21 +191,9 @@ func (p *Plane) recover() error {
 	return nil
 }
 
-// lastRevision is the highest in the history that is at hand.
-func (p *Plane) lastRevision() uint64 {
-	records, _ := p.history.Since(0)
-	var last uint64
-	for i := range records {
-		if records[i].Outcome == history.Applied || records[i].Outcome == history.Expired || records[i].Outcome == history.Recovered {
-			last = max(last, records[i].Revision)
-		}
-	}
-	return last
-}
-
 // SetTokens replaces the tokens, as after a change of their file.
 func (p *Plane) SetTokens(tokens []Token) error {
-	seen := map[string]bool{}
+	seen, secrets := map[string]bool{}, map[[32]byte]bool{}
 	for i := range tokens {
 		if err := tokens[i].check(); err != nil {
 			return err
@@ -211,7 +201,10 @@ func (p *Plane) SetTokens(tokens []Token) error {
 		if seen[tokens[i].ID] {
 			return fmt.Errorf("admin: two tokens are called %q", tokens[i].ID)
 		}
-		seen[tokens[i].ID] = true
+		if secrets[tokens[i].SHA256] {
+			return fmt.Errorf("admin: token %q has the secret of another", tokens[i].ID)
+		}
+		seen[tokens[i].ID], secrets[tokens[i].SHA256] = true, true
 	}
 	if len(tokens) > maxTokens {
 		return fmt.Errorf("admin: more than %d tokens", maxTokens)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,11 +20,11 @@ const (
 )
 
 // limit reads how many are wanted.
-func limit(s string) (int, error) {
-	if s == "" {
+func limit(q url.Values) (int, error) {
+	if !q.Has("limit") {
 		return defaultPage, nil
 	}
-	n, err := strconv.Atoi(s)
+	n, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || n < 1 || n > maxPage {
 		return 0, newProblem("malformed", "limit is not a number from 1 to 1000")
 	}
@@ -84,7 +85,7 @@ func (p *Plane) getInterceptors(w http.ResponseWriter, c *call) error {
 	if err != nil {
 		return err
 	}
-	n, err := limit(q.Get("limit"))
+	n, err := limit(q)
 	if err != nil {
 		return err
 	}
@@ -144,6 +145,9 @@ func (p *Plane) getInterceptor(w http.ResponseWriter, c *call) error {
 	if err != nil {
 		return err
 	}
+	if it.effective.Overdue { // which came with time, and moved no revision
+		c.Header.Del("If-None-Match")
+	}
 	return tagged(w, c, it.revision, viewItem(name, it))
 }
 
@@ -193,7 +197,7 @@ func (p *Plane) getDecisions(w http.ResponseWriter, c *call) error {
 	if err != nil {
 		return err
 	}
-	n, err := limit(q.Get("limit"))
+	n, err := limit(q)
 	if err != nil {
 		return err
 	}
@@ -252,7 +256,7 @@ func (p *Plane) getChanges(w http.ResponseWriter, c *call) error {
 	if err != nil {
 		return err
 	}
-	n, err := limit(q.Get("limit"))
+	n, err := limit(q)
 	if err != nil {
 		return err
 	}

@@ -77,17 +77,20 @@ func (p *Plane) newHandler() http.Handler {
 	}}).ServeHTTP)
 	r.MethodNotAllowed(p.wrap(&route{serve: func(_ *Plane, _ http.ResponseWriter, c *call) error {
 		bad := newProblem("method-not-allowed", "")
-		bad.allow = allowed(r, c.URL)
+		bad.allow = allowed(r, c.Request)
 		return bad
 	}}).ServeHTTP)
 	return r
 }
 
 // allowed returns the methods that a path takes, for the header Allow.
-func allowed(r chi.Routes, u *url.URL) string {
-	path := u.Path
-	if u.RawPath != "" {
-		path = u.RawPath
+func allowed(r chi.Routes, req *http.Request) string {
+	path := req.URL.Path
+	if req.URL.RawPath != "" {
+		path = req.URL.RawPath
+	}
+	if ctx := chi.RouteContext(req.Context()); ctx != nil && ctx.RoutePath != "" {
+		path = ctx.RoutePath // mounted in another router
 	}
 	var methods []string
 	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
@@ -205,11 +208,8 @@ func (p *Plane) refuse(c *call, bad *problem) {
 // newRecord begins the record of a request.
 func (p *Plane) newRecord(c *call) history.Record {
 	name, _ := c.name()
-	if len(name) > maxTarget {
-		name = name[:maxTarget]
-	}
 	return history.Record{
-		Time: time.Now(), Surface: "api", Action: c.route.action, Target: strings.ToValidUTF8(name, "\uFFFD"), RequestID: c.id,
+		Time: time.Now(), Surface: "api", Action: c.route.action, Target: clip(name), RequestID: c.id,
 		Actor: history.Actor{
 			Name: c.who.Name, Role: string(c.who.Role), Method: c.who.Method, Remote: c.RemoteAddr,
 			Claim: clip(c.Header.Get("X-On-Behalf-Of")),
@@ -229,7 +229,7 @@ func clip(s string) string {
 
 // admit says why a request is not let through.
 func (p *Plane) admit(c *call) error {
-	if !p.hosts.allows(c.Host) {
+	if !p.hosts.allows(c.Request) {
 		return newProblem("host-refused", "")
 	}
 	if crossSite(c.Request) {
@@ -242,6 +242,8 @@ func (p *Plane) admit(c *call) error {
 	}
 	if err == nil {
 		c.who = who
+	} else if !errors.Is(err, errNoToken) {
+		p.metrics.failed(err) // whoever guesses at an open route guesses all the same
 	}
 	if open {
 		return nil

@@ -65,16 +65,21 @@ func (p *Plane) listenUnix(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Serve serves the plane on a listener until ctx ends, and closes the listener. It
-// returns nil when it ended for that.
-func (p *Plane) Serve(ctx context.Context, ln net.Listener) error {
-	web := &http.Server{
+// server returns what serves the plane.
+func (p *Plane) server() *http.Server {
+	return &http.Server{
 		Handler: p.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaders, ErrorLog: slog.NewLogLogger(p.opts.Logger.Handler(), slog.LevelWarn),
 		// No WriteTimeout: it would cut off streams. Each of their writes has a
 		// deadline, and other answers are small.
-		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+}
+
+// Serve serves the plane on a listener until ctx ends, and closes the listener. It
+// returns nil when it ended for that.
+func (p *Plane) Serve(ctx context.Context, ln net.Listener) error {
+	web := p.server()
+	web.BaseContext = func(net.Listener) context.Context { return ctx }
 	done := make(chan error, 1)
 	go func() { done <- web.Serve(ln) }()
 	select {

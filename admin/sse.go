@@ -96,7 +96,11 @@ func (s *stream) event(e *event) error {
 
 // resume sends what the client has missed, and returns the last that it has now.
 func (p *Plane) resume(s *stream, last uint64, wants func(*event) bool) (uint64, error) {
+	head := p.history.Head().Seq
 	records, lost := p.history.Since(last)
+	if last > head { // from before a restart that forgot: what is new counts from here
+		last, lost = head, true
+	}
 	if lost {
 		if err := s.event(&event{Type: eventReset, Data: []byte(`{"state":"state"}`)}); err != nil {
 			return last, err
@@ -109,9 +113,11 @@ func (p *Plane) resume(s *stream, last uint64, wants func(*event) bool) (uint64,
 		if err != nil || r.Outcome == history.Rejected {
 			continue
 		}
-		e := &event{Seq: r.Seq, Type: eventChange, Interceptor: r.Target, Data: raw}
-		if wants(e) {
-			if err := s.event(e); err != nil {
+		for _, e := range eventsOf(r, raw) {
+			if !wants(&e) {
+				continue
+			}
+			if err := s.event(&e); err != nil {
 				return last, err
 			}
 		}
@@ -132,6 +138,9 @@ func (p *Plane) stream(s *stream, l *listener, c *call, last uint64) {
 				err = s.event(&e)
 			}
 		case <-l.overflow:
+			if p.life.Err() != nil {
+				return // the plane ends, and nobody was too slow
+			}
 			_ = s.event(&event{Type: eventOverflow, Data: []byte(`{}`)})
 			return
 		case <-beat.C:

@@ -153,7 +153,7 @@ func (m *memory) state(chains map[string]*chain.Chain, now time.Time) *state {
 // standing is an interceptor that no chain has, with what is said of it.
 func standing(name string, o *control.Override, revision uint64) *item {
 	l := control.Of(&core.Descriptor{Metadata: core.Metadata{Name: name}}, 0)
-	l.Override = o
+	l.Override, l.Declared.Hooks = o, []core.Hook{}
 	return &item{layers: l, effective: l.At(time.Now()), revision: revision, record: revision, chains: []string{}}
 }
 

@@ -14,7 +14,7 @@ import (
 // has nothing that changes by itself, so that its ETag stands for all of it.
 type itemView struct {
 	Name        string            `json:"name"`
-	Type        core.Type         `json:"type"`
+	Type        core.Type         `json:"type,omitempty"` // absent for one that no chain has at the moment
 	Version     string            `json:"version,omitempty"`
 	Description string            `json:"description,omitempty"`
 	Host        string            `json:"host"`
@@ -76,8 +76,7 @@ type persistedView struct {
 }
 
 func (p *Plane) persisted(ch *changed) persistedView {
-	st := p.store.Status()
-	return persistedView{Local: st.Durable, Audit: ch.audited && st.Durable}
+	return persistedView{Local: p.store.Status().Durable, Audit: ch.audited && p.history.Durable()}
 }
 
 func viewRecord(r *history.Record) changedView {

@@ -75,6 +75,7 @@ func Strict(raw []byte, v any) error {
 func plain(err error) string {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
+	var noTime *time.ParseError
 	switch {
 	case errors.As(err, &wrong):
 		return "a value has the wrong type: " + wrong.Value
@@ -82,6 +83,8 @@ func plain(err error) string {
 		return fmt.Sprintf("not JSON, from byte %d on", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "not JSON: it ends too early"
+	case errors.As(err, &noTime), strings.Contains(err.Error(), "Time.UnmarshalJSON"):
+		return "not a time in the form of RFC 3339"
 	}
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "core: ")
 	if len(text) > 200 {
@@ -155,8 +158,8 @@ func (in *OverrideInput) Override(l *Layers, limits Limits, now time.Time, admin
 	if o.OnExpiry != Revert && o.OnExpiry != Hold {
 		f.add(Malformed, "/onExpiry", "neither revert nor hold")
 	}
-	for _, h := range Widens(l.Declared.Hooks, o.Hooks) {
-		f.add(Incompatible, "/hooks", fmt.Sprintf("hooks only narrow: %s of %s is not declared", h.Phase, h.Events[0]))
+	if len(Widens(l.Declared.Hooks, o.Hooks)) > 0 {
+		f.add(Incompatible, "/hooks", "hooks only narrow: there is an event, or a phase of one, that is not declared")
 	}
 	base := l.Base()
 	weaker := weakened(l, o, &base)
@@ -195,7 +198,7 @@ func (in *OverrideInput) settings(f *Faults, o *Override) {
 	if in.PriorityHint != nil {
 		var p core.Priority
 		if err := p.UnmarshalJSON(in.PriorityHint); err != nil {
-			f.add(Malformed, "/priorityHint", plain(err))
+			f.add(Malformed, "/priorityHint", "neither a number nor an object of numbers by phase")
 		}
 		o.PriorityHint = &p
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -147,7 +148,7 @@ func (l *Layers) At(now time.Time) Effective {
 	if l.Configured != nil {
 		e.take(l.Configured, Configured)
 	}
-	if o := l.Override; o != nil && !o.Over(now) {
+	if o := l.Override; o != nil && !o.Over(now) && !l.spares(&e, o) {
 		e.take(&o.Settings, Overridden)
 		e.Overdue = o.Overdue(now)
 		if e.Source == Overridden {
@@ -161,6 +162,18 @@ func (l *Layers) At(now time.Time) Effective {
 		}
 	}
 	return e
+}
+
+// spares reports whether an override does not count: it is from before the
+// interceptor was pinned, and would weaken it.
+func (l *Layers) spares(e *Effective, o *Override) bool {
+	if !l.Pinned {
+		return false
+	}
+	over := *e
+	over.Sources = maps.Clone(e.Sources)
+	over.take(&o.Settings, Overridden)
+	return Weakens(e, &over)
 }
 
 // take puts a layer on top.

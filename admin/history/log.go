@@ -36,7 +36,6 @@ const (
 	defaultMaxFile  = 16 << 20
 	defaultMaxFiles = 16
 	defaultKeep     = 4096
-	maxLine         = 1 << 20
 
 	current = "history.jsonl"
 	perm    = 0o600
@@ -52,13 +51,15 @@ var (
 // once.
 type Log struct {
 	// Fixed at creation.
-	opts Options
+	opts  Options
+	flush func(*os.File) error // has what was written on disk
 
 	mu     sync.Mutex
 	file   *os.File // nil without a folder
 	size   int64
 	head   Head
 	kept   []Record
+	last   uint64 // the highest revision of a change, also of those that are kept no more
 	gap    uint64 // records that could not be written
 	fails  uint64 // of writes, ever
 	torn   int64  // bytes of a last line that had no end when the log was opened
@@ -69,7 +70,7 @@ type Log struct {
 // Open opens or begins a log. A last line without an end is a crash's and cut
 // off; what comes before it is not looked at: see [Verify].
 func Open(opts *Options) (*Log, error) {
-	l := &Log{}
+	l := &Log{flush: (*os.File).Sync}
 	if opts != nil {
 		l.opts = *opts
 	}
@@ -135,7 +136,15 @@ func (l *Log) reopen() error {
 		return errors.Join(err, f.Close())
 	}
 	l.file, l.size, l.broken = f, info.Size(), false
-	return nil
+	return syncDir(l.opts.Dir) // so that the name of a new file is on disk, too
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // next completes a record.
@@ -192,14 +201,17 @@ func (l *Log) write(r *Record, sync bool) error {
 		l.broken = n > 0
 		return err
 	}
-	l.size += int64(n)
 	if sync {
-		return l.file.Sync()
+		if err := l.flush(l.file); err != nil {
+			l.broken = true // the line counts as not written, and is taken back
+			return err
+		}
 	}
+	l.size += int64(n)
 	return nil
 }
 
-// mend takes half a line off the end that a failed write has left.
+// mend takes off the end what a failed write has left.
 func (l *Log) mend() error {
 	if l.file == nil {
 		return l.reopen()
@@ -225,7 +237,8 @@ func (l *Log) rotate(next uint64) error {
 	}
 	dir := l.opts.Dir
 	name := fmt.Sprintf("history-%020d.jsonl", next-1)
-	if err := os.Rename(filepath.Join(dir, current), filepath.Join(dir, name)); err != nil {
+	err := os.Rename(filepath.Join(dir, current), filepath.Join(dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // or it was put aside already, and no new one could be begun
 		return err
 	}
 	if files, err := list(dir); err == nil {
@@ -242,6 +255,16 @@ func (l *Log) keep(r *Record) {
 		l.kept = slices.Delete(l.kept, 0, len(l.kept)-l.opts.Keep+1)
 	}
 	l.kept = append(l.kept, *r)
+	if r.Outcome == Applied || r.Outcome == Expired || r.Outcome == Recovered {
+		l.last = max(l.last, r.Revision)
+	}
+}
+
+// Revision returns the highest revision that a change of the log has.
+func (l *Log) Revision() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
 }
 
 // Since returns the kept records after a sequence, the oldest first, and
@@ -267,6 +290,9 @@ func (l *Log) Head() Head {
 	defer l.mu.Unlock()
 	return l.head
 }
+
+// Durable reports whether records go to files.
+func (l *Log) Durable() bool { return l.opts.Dir != "" }
 
 // Health says how many writes have failed, and how many records are missing on
 // disk at the moment.

@@ -96,6 +96,8 @@ func (f *File) load() (Contents, error) {
 		return Contents{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case !info.Mode().IsRegular(): // a link could lead anywhere
 		return Contents{}, fmt.Errorf("%w: not a regular file", ErrCorrupt)
+	case info.Size() > maxState:
+		return Contents{}, fmt.Errorf("%w: larger than %d bytes", ErrCorrupt, maxState)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -234,7 +236,11 @@ func (f *File) write(c *Contents) error {
 // its own if it could not be read, for somebody to look at.
 func (f *File) putAside(path string) error {
 	if f.corrupt != nil {
-		return os.Rename(path, path+".corrupt-"+sum([]byte(rand.Text()))[:8])
+		err := os.Rename(path, path+".corrupt-"+sum([]byte(rand.Text()))[:8])
+		if errors.Is(err, os.ErrNotExist) { // an earlier write did it, and went no further
+			return nil
+		}
+		return err
 	}
 	backup := filepath.Join(f.dir, backupName)
 	if err := os.Remove(backup); err != nil && !errors.Is(err, os.ErrNotExist) {
