@@ -58,12 +58,6 @@ e2e: e2e-deps ## Test the demo with the official TypeScript SDK, a real Promethe
 	$(GO) build -o bin/headgate ./cmd/headgate
 	JAEGER="$(JAEGER)" PROMETHEUS3="$(PROMETHEUS3)" $(GO) test -tags e2e -count=1 -timeout 5m ./e2e/observe
 
-# What e2e needs, without its test.
-.PHONY: observe
-observe: e2e-deps ## Run the demo with Prometheus and Jaeger on loopback, until Ctrl-C
-	@$(GO) build -o bin/headgate ./cmd/headgate
-	JAEGER="$(JAEGER)" exec tools/observe
-
 # Jaeger takes minutes to compile: once a version, outside of the tree.
 JAEGER_MODULE := github.com/jaegertracing/jaeger
 JAEGER_VERSION = $(shell cd tools/jaeger && $(GO) list -m -f '{{.Version}}' $(JAEGER_MODULE))
@@ -75,41 +69,70 @@ PROMETHEUS_MODULE := github.com/prometheus/prometheus
 PROMETHEUS_VERSION = $(shell cd tools/prometheus && $(GO) list -m -f '{{.Version}}' $(PROMETHEUS_MODULE))
 PROMETHEUS3 = $${XDG_CACHE_HOME:-$$HOME/.cache}/headgate/prometheus-$(PROMETHEUS_VERSION)/prometheus
 
-# The end-to-end test never skips: what it needs is installed, or it fails.
+# need installs Debian's packages, given as COMMAND:PACKAGE, whose commands are
+# missing. What needs them fails without: nothing is ever skipped.
+define need
+@packages=()
+for pair in $(1); do
+	command -v "$${pair%:*}" >/dev/null || packages+=("$${pair##*:}")
+done
+if (($${#packages[@]})); then
+	export DEBIAN_FRONTEND=noninteractive
+	if ! { apt-get update && apt-get install -y --no-install-recommends "$${packages[@]}"; }; then
+		echo "missing, and could not be installed: $${packages[*]}" >&2
+		exit 1
+	fi
+fi
+endef
+
+# modules installs what a folder's package-lock.json says.
+define modules
+if [[ ! $(1)/node_modules/.package-lock.json -nt $(1)/package-lock.json ]]; then
+	(cd $(1) && npm ci)
+	touch $(1)/node_modules/.package-lock.json
+fi
+endef
+
+# once builds a tool into a file outside of the tree: whole, or not at all.
+define once
+@tool="$(1)"
+if [[ ! -x $$tool ]]; then
+	echo "building $${tool##*/}, once: $(2)"
+	mkdir -p "$${tool%/*}"
+	part=$$(mktemp -d "$${tool%/*}/part.XXXXXX")
+	trap 'rm -rf "$$part"' EXIT
+	(cd $(3) && $(GO) build -trimpath -ldflags='-s -w' -o "$$part/tool" $(4))
+	mv "$$part/tool" "$$tool"
+fi
+endef
+
 .PHONY: e2e-deps
-e2e-deps:
-	@packages=()
-	{ command -v node && command -v npm; } >/dev/null || packages+=(nodejs npm)
-	{ command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus)
-	if (($${#packages[@]})); then
-		export DEBIAN_FRONTEND=noninteractive
-		if ! { apt-get update && apt-get install -y --no-install-recommends "$${packages[@]}"; }; then
-			echo "e2e: missing, and could not be installed: $${packages[*]}" >&2
-			exit 1
-		fi
-	fi
-	if [[ ! e2e/node_modules/.package-lock.json -nt e2e/package-lock.json ]]; then
-		(cd e2e && npm ci)
-		touch e2e/node_modules/.package-lock.json
-	fi
-	jaeger="$(JAEGER)"
-	if [[ ! -x $$jaeger ]]; then
-		echo "e2e: building Jaeger, once: about ten minutes"
-		mkdir -p "$${jaeger%/*}"
-		part=$$(mktemp -d "$${jaeger%/*}/part.XXXXXX")
-		trap 'rm -rf "$$part"' EXIT
-		(cd tools/jaeger && $(GO) build -trimpath -ldflags='-s -w' -o "$$part/jaeger" $(JAEGER_MODULE)/cmd/jaeger)
-		mv "$$part/jaeger" "$$jaeger" # whole, or not at all
-	fi
-	prometheus="$(PROMETHEUS3)"
-	if [[ ! -x $$prometheus ]]; then
-		echo "e2e: building Prometheus 3, once: about five minutes"
-		mkdir -p "$${prometheus%/*}"
-		part=$$(mktemp -d "$${prometheus%/*}/part.XXXXXX")
-		trap 'rm -rf "$$part"' EXIT
-		(cd tools/prometheus && $(GO) build -tags remove_all_sd -trimpath -ldflags='-s -w' -o "$$part/prometheus" $(PROMETHEUS_MODULE)/cmd/prometheus)
-		mv "$$part/prometheus" "$$prometheus"
-	fi
+e2e-deps: jaeger prometheus3
+	$(call need,node:nodejs npm:npm prometheus:prometheus promtool:prometheus)
+	$(call modules,e2e)
+
+.PHONY: jaeger
+jaeger:
+	$(call once,$(JAEGER),about ten minutes,tools/jaeger,$(JAEGER_MODULE)/cmd/jaeger)
+
+.PHONY: prometheus3
+prometheus3:
+	$(call once,$(PROMETHEUS3),about five minutes,tools/prometheus,-tags remove_all_sd $(PROMETHEUS_MODULE)/cmd/prometheus)
+
+.PHONY: observe
+observe: jaeger ## Run the demo with Prometheus and Jaeger until Ctrl-C, and print what to open (DEMOFLAGS)
+	$(call need,prometheus:prometheus)
+	$(GO) build -o bin/headgate ./cmd/headgate
+	JAEGER="$(JAEGER)" DEMOFLAGS='$(DEMOFLAGS)' exec tools/observe
+
+# Four minutes, most of them an incident to be drawn.
+.PHONY: pictures
+pictures: jaeger ## Draw the dashboards and a trace from live data into doc/pictures
+	$(call need,node:nodejs npm:npm prometheus:prometheus chromium:chromium)
+	$(call modules,tools/pictures)
+	$(GO) build -o bin/ ./cmd/headgate ./cmd/examples/remote
+	JAEGER="$(JAEGER)" DEMOFLAGS='--traffic 20 --host stdio:bin/remote --config tools/pictures/policy.json' \
+		exec tools/observe tools/pictures/incident.sh doc/pictures
 
 .PHONY: lint
 lint: ## go vet, gofumpt, staticcheck
@@ -167,7 +190,7 @@ golden: ## Write the golden files anew, in the packages that have any
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf bin coverage.out coverage.html e2e/node_modules
+	rm -rf bin coverage.out coverage.html e2e/node_modules tools/pictures/node_modules
 	find . -name .git -prune -o -name '*.test' -type f -print0 | xargs -0r rm -f
 
 # One shell per recipe, so that conditions and loops read as in a script.

@@ -57,10 +57,10 @@ func number1(d *dashboard.Dashboard) {
 
 // flips marks the moments when an interceptor's mode changed.
 func flips() *dashboard.AnnotationQueryBuilder {
+	changed := "sum by (job, instance, interceptor) (changes(headgate_interceptor_mode" + with() + "[1m])) > 0"
 	return dashboard.NewAnnotationQueryBuilder().Name("Mode changes").Datasource(source("datasource")).Enable(true).IconColor("orange").
-		Expr(`changes(headgate_interceptor_mode` + with(`mode="active"`) + `[1m]) > 0`).
-		TitleFormat("{{interceptor}} changed its mode").TextFormat("{{job}} {{instance}}").Step("30s").
-		Target(prometheus.NewDataqueryBuilder().Expr(`changes(headgate_interceptor_mode` + with(`mode="active"`) + `[1m]) > 0`).RefId("Anno"))
+		Expr(changed).TitleFormat("{{interceptor}} changed its mode").TextFormat("{{job}} {{instance}}").Step("30s").
+		Target(prometheus.NewDataqueryBuilder().Expr(changed).RefId("Anno"))
 }
 
 // variables are those that all dashboards have.

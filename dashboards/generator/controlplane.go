@@ -18,8 +18,8 @@ func controlPolicy() []panel {
 		{
 			kind: states, title: "Modes", what: "Which mode each interceptor was in. With several instances, the strongest of them.", unit: "short", width: 24, height: 8,
 			queries: []query{{
-				expr: "2 * max by (interceptor) (headgate_interceptor_mode" + with(ofInterceptor, `mode="active"`) +
-					") + max by (interceptor) (headgate_interceptor_mode" + with(ofInterceptor, `mode="audit"`) + ")", legend: "{{interceptor}}",
+				expr: "max by (interceptor) (2 * headgate_interceptor_mode" + with(ofInterceptor, `mode="active"`) +
+					" or headgate_interceptor_mode" + with(ofInterceptor, `mode="audit"`) + ")", legend: "{{interceptor}}",
 			}},
 		},
 		{
@@ -50,7 +50,7 @@ func controlChanges() []panel {
 	return []panel{
 		{
 			kind: stack, title: "Changes", what: "Attempts to change policy, by what became of them.", unit: "short", width: 12, height: 8,
-			queries: []query{{expr: "sum by (action, outcome) (increase(headgate_control_changes_total" + with() + window + "))", legend: "{{action}} {{outcome}}"}},
+			queries: []query{{expr: orNone(some("sum by (action, outcome) (increase(headgate_control_changes_total"+with()+window+"))"), "action"), legend: "{{action}} {{outcome}}"}},
 		},
 		{
 			kind: lines, title: "Ends that are near", what: "Warnings 15 minutes and one minute before an override ends.", unit: "short", width: 6, height: 8,
@@ -58,7 +58,7 @@ func controlChanges() []panel {
 		},
 		{
 			kind: lines, title: "Not let in", what: "Requests that nobody could be made out for.", unit: "ops", width: 6, height: 8,
-			queries: []query{{expr: rate("headgate_admin_auth_failures_total", with(), "reason"), legend: "{{reason}}"}},
+			queries: []query{{expr: orNone(some(rate("headgate_admin_auth_failures_total", with(), "reason")), "reason"), legend: "{{reason}}"}},
 		},
 	}
 }
@@ -71,10 +71,10 @@ func controlHealth() []panel {
 		},
 		{
 			kind: lines, title: "Refused requests", what: "4xx and 5xx, by route and code.", unit: "ops", width: 12, height: 8,
-			queries: []query{{expr: rate("headgate_admin_requests_total", with(`code=~"4..|5.."`), "route, code") + " or vector(0)", legend: "{{route}} {{code}}"}},
+			queries: []query{{expr: orNone(rate("headgate_admin_requests_total", with(`code=~"4..|5.."`), "route, code"), "route"), legend: "{{route}} {{code}}"}},
 		},
 		{
-			kind: number, title: "State is kept", what: "1 if what is changed survives a restart.", unit: "short", width: 4, height: 5,
+			kind: number, title: "State is kept", what: "1 if what is changed survives a restart.", unit: "short", width: 4, height: 5, least: ptr(1.0),
 			queries: []query{{expr: "min by (store) (headgate_control_store_up" + with() + ")", legend: "{{store}}"}},
 		},
 		{

@@ -58,7 +58,7 @@ func costNumbers(f flavour, requests string) []panel {
 func costStages(f flavour, requests string) []panel {
 	quantiles := func(title string, q float64) panel {
 		return panel{
-			kind: lines, title: title, what: "By stage of the path. Classic buckets are coarse: read them as at most.", unit: "s", width: 8, height: 8,
+			kind: lines, title: title, what: "By stage of the path, on a logarithmic scale. Classic buckets are coarse: read them as at most.", unit: "s", width: 8, height: 8, log: true,
 			queries: []query{{expr: f.quantile(q, mStage, with(ofEvent, onPath), "stage"), legend: "{{stage}}", exemplars: true}},
 		}
 	}
@@ -133,7 +133,7 @@ func costMethods(f flavour) []panel {
 		},
 		{
 			kind: lines, title: "Requests that this server sends", what: "Sampling, elicitation, roots and notifications, per second.", unit: "reqps", width: 8, height: 8,
-			queries: []query{{expr: f.times(mClient, with(), "mcp_method_name") + " or vector(0)", legend: "{{mcp_method_name}}"}},
+			queries: []query{{expr: orNone(f.times(mClient, with(), "mcp_method_name"), "mcp_method_name"), legend: "{{mcp_method_name}}"}},
 		},
 	}
 }

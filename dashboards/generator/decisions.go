@@ -55,17 +55,17 @@ func decisionDenials(f flavour) []panel {
 		{
 			kind: stack, title: "Stopped, by interceptor and reason", what: "validation is a denial; all other reasons are failures of an interceptor that fails closed. _CHAIN is a phase that ran out of time.",
 			unit: "ops", width: 12, height: 8, link: true,
-			queries: []query{{expr: rate(mAborts, with(ofAny(mAborts)), "interceptor, reason") + " > 0 or vector(0)", legend: "{{interceptor}} {{reason}}"}},
+			queries: []query{{expr: orNone(some(rate(mAborts, with(ofAny(mAborts)), "interceptor, reason")), "interceptor"), legend: "{{interceptor}} {{reason}}"}},
 		},
 		{
 			kind: stack, title: "Would have been stopped, by interceptor", what: "Denials in audit. A message that two would have stopped counts twice here, and once when they are active.",
 			unit: "ops", width: 12, height: 8, link: true,
-			queries: []query{{expr: rate(mDenials, with(ofInterceptor), "interceptor") + " > 0 or vector(0)", legend: "{{interceptor}}"}},
+			queries: []query{{expr: orNone(some(rate(mDenials, with(ofInterceptor), "interceptor")), "interceptor"), legend: "{{interceptor}}"}},
 		},
 		{
 			kind: lines, title: "Share that is denied", what: "Denials of all that an interceptor judged, by mode: the two sides of a flip.", unit: "percentunit", width: 12, height: 8, link: true,
 			queries: []query{{expr: fmt.Sprintf("%s / %s", f.times(mInvoke, with(ofInterceptor, `verdict="deny"`), "interceptor, mode"),
-				f.times(mInvoke, with(ofInterceptor), "interceptor, mode")), legend: "{{interceptor}} {{mode}}"}},
+				some(f.times(mInvoke, with(ofInterceptor), "interceptor, mode"))), legend: "{{interceptor}} {{mode}}"}},
 		},
 		{
 			kind: lines, title: "Changes", what: "Messages that mutators changed or, in audit, would have.", unit: "ops", width: 12, height: 8,
@@ -78,6 +78,11 @@ func decisionDenials(f flavour) []panel {
 // low as is wanted, the last as high as traffic allows.
 func decisionRollout(f flavour) []panel {
 	audit := with(ofInterceptor, `mode="audit"`)
+	runs := f.times(mInvoke, audit, "interceptor")
+	// Those that were in audit once have all these series, too.
+	now := func(expr string) query {
+		return query{expr: expr + " and on (interceptor) headgate_interceptor_info" + audit}
+	}
 	return []panel{
 		{
 			kind: rows, title: "Policies in audit", what: "Safe to activate: it has seen traffic, would deny what it should, does not fail, is not dropped, and takes no longer than requests can spare.",
@@ -85,11 +90,11 @@ func decisionRollout(f flavour) []panel {
 			columns: []string{"Runs per second", "Would deny", "Fails", "Dropped per second", "p95"},
 			units:   []string{"ops", "percentunit", "percentunit", "ops", "s"},
 			queries: []query{
-				{expr: f.times(mInvoke, audit, "interceptor")},
-				{expr: f.times(mInvoke, with(ofInterceptor, `mode="audit",verdict="deny"`), "interceptor") + " / " + f.times(mInvoke, audit, "interceptor")},
-				{expr: rate(mAuditFail, with(ofInterceptor), "interceptor") + " / " + f.times(mInvoke, audit, "interceptor")},
-				{expr: rate(mDropped, with(ofInterceptor), "interceptor")},
-				{expr: f.quantile(0.95, mInvoke, audit, "interceptor")},
+				now(runs),
+				now(f.times(mInvoke, with(ofInterceptor, `mode="audit",verdict="deny"`), "interceptor") + " / " + some(runs)),
+				now(rate(mAuditFail, with(ofInterceptor), "interceptor") + " / " + some(runs)),
+				now(rate(mDropped, with(ofInterceptor), "interceptor")),
+				now(f.quantile(0.95, mInvoke, audit, "interceptor")),
 			},
 		},
 	}
@@ -99,7 +104,7 @@ func decisionFailures(f flavour) []panel {
 	failures := func(title, what, metric string) panel {
 		return panel{
 			kind: lines, title: title, what: what, unit: "ops", width: 8, height: 8, link: true,
-			queries: []query{{expr: rate(metric, with(ofAny(metric)), "interceptor, reason") + " > 0 or vector(0)", legend: "{{interceptor}} {{reason}}"}},
+			queries: []query{{expr: orNone(some(rate(metric, with(ofAny(metric)), "interceptor, reason")), "interceptor"), legend: "{{interceptor}} {{reason}}"}},
 		}
 	}
 	return []panel{
@@ -107,7 +112,7 @@ func decisionFailures(f flavour) []panel {
 		failures("Failed in audit", "They stopped nothing, and would when active unless they fail open.", mAuditFail),
 		{
 			kind: lines, title: "Timeouts", what: "Calls that took longer than they may.", unit: "ops", width: 8, height: 8,
-			queries: []query{{expr: f.times(mInvoke, with(ofInterceptor, `verdict="timeout"`), "interceptor") + " or vector(0)", legend: "{{interceptor}}"}},
+			queries: []query{{expr: orNone(f.times(mInvoke, with(ofInterceptor, `verdict="timeout"`), "interceptor"), "interceptor"), legend: "{{interceptor}}"}},
 		},
 		{
 			kind: lines, title: "Panics", what: "Handlers that panicked, in any mode. They are contained; they are still bugs.", unit: "ops", width: 12, height: 8,
@@ -120,8 +125,8 @@ func decisionFailures(f flavour) []panel {
 		{
 			kind: lines, title: "Dropped and abandoned", what: "Audit runs that found no room, and calls that ignored their deadline and still run.", unit: "short", width: 12, height: 8,
 			queries: []query{
-				{expr: rate(mDropped, with(ofInterceptor), "interceptor"), legend: "{{interceptor}} dropped per second"},
-				{expr: "sum by (interceptor) (headgate_interceptor_abandoned" + with(ofInterceptor) + ")", legend: "{{interceptor}} abandoned"},
+				{expr: orNone(some(rate(mDropped, with(ofInterceptor), "interceptor")), "interceptor"), legend: "{{interceptor}} dropped per second"},
+				{expr: orNone(some("sum by (interceptor) (headgate_interceptor_abandoned"+with(ofInterceptor)+")"), "interceptor"), legend: "{{interceptor}} abandoned"},
 			},
 		},
 	}
@@ -131,15 +136,15 @@ func decisionRest(f flavour) []panel {
 	return []panel{
 		{
 			kind: stack, title: "Errors, by type", what: "error.type as OpenTelemetry has it. A denial is no error and not here.", unit: "ops", width: 12, height: 8,
-			queries: []query{{expr: f.times(mOperation, with(`error_type!=""`), "error_type") + " or vector(0)", legend: "{{error_type}}"}},
+			queries: []query{{expr: orNone(f.times(mOperation, with(`error_type!=""`), "error_type"), "error_type"), legend: "{{error_type}}"}},
 		},
 		{
 			kind: lines, title: "Not seen", what: "Messages whose protocol version an interceptor's compat excludes.", unit: "ops", width: 6, height: 8,
-			queries: []query{{expr: rate("headgate_interceptor_skipped_total", with(ofInterceptor), "interceptor"), legend: "{{interceptor}}"}},
+			queries: []query{{expr: orNone(some(rate("headgate_interceptor_skipped_total", with(ofInterceptor), "interceptor")), "interceptor"), legend: "{{interceptor}}"}},
 		},
 		{
 			kind: lines, title: "Label overflow", what: "Values that no label was given: unknown names, or more than there is room for.", unit: "ops", width: 6, height: 8,
-			queries: []query{{expr: rate("headgate_telemetry_label_overflow_total", with(), "label"), legend: "{{label}}"}},
+			queries: []query{{expr: orNone(some(rate("headgate_telemetry_label_overflow_total", with(), "label")), "label"), legend: "{{label}}"}},
 		},
 	}
 }

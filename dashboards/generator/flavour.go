@@ -61,9 +61,9 @@ func (f flavour) times(metric, selector, labels string) string {
 	return fmt.Sprintf("%s (rate(%s_count%s%s))", by(labels), metric, selector, window)
 }
 
-// mean asks for the mean of a histogram, by labels.
+// mean asks for the mean of a histogram, by labels. What was not observed has none.
 func (f flavour) mean(metric, selector, labels string) string {
-	return f.seconds(metric, selector, labels) + " / " + f.times(metric, selector, labels)
+	return f.seconds(metric, selector, labels) + " / " + some(f.times(metric, selector, labels))
 }
 
 // buckets asks for a histogram itself, for a heatmap.
@@ -77,6 +77,16 @@ func (f flavour) buckets(metric, selector string) string {
 // rate asks for a counter, per second, by labels.
 func rate(metric, selector, labels string) string {
 	return fmt.Sprintf("%s (rate(%s%s%s))", by(labels), metric, selector, window)
+}
+
+// some leaves out what is 0: counters are there from the start, for all that can
+// happen, and a picture of that has more names than lines.
+func some(expr string) string { return "(" + expr + " > 0)" }
+
+// orNone names a series none, and has it at 0, where there is no other: a panel
+// of what should not happen is then seen to work, and has no nameless series.
+func orNone(expr, label string) string {
+	return fmt.Sprintf(`%s or on () label_replace(vector(0), "%s", "none", "", "")`, expr, label)
 }
 
 // share divides, and is 0 where there is nothing to divide by.

@@ -42,8 +42,10 @@ type panel struct {
 	columns []string
 	units   []string
 	by      string
-	// red is where a number turns red, if it is not nil.
-	red *float64
+	// red is where a number turns red, least where it ceases to be, if not nil.
+	red, least *float64
+	// log has an axis for values that differ by powers of ten.
+	log bool
 	// link leads from a row or series to the admin plane's page of an interceptor.
 	link bool
 }
@@ -97,11 +99,16 @@ func (p *panel) build() cog.Builder[dashboard.Panel] {
 }
 
 func (p *panel) lines() cog.Builder[dashboard.Panel] {
-	b := timeseries.NewPanelBuilder().Title(p.title).Description(p.what).Unit(p.unit).Span(p.width).Height(p.height).Min(0).
+	b := timeseries.NewPanelBuilder().Title(p.title).Description(p.what).Unit(p.unit).Span(p.width).Height(p.height).
 		Datasource(source("datasource")).Targets(targets(p)).ShowPoints(common.VisibilityModeNever).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeTable).
 			Placement(common.LegendPlacementBottom).Calcs([]string{"mean", "max"})).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
+	if p.log {
+		b = b.ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(10))
+	} else {
+		b = b.Min(0)
+	}
 	if p.kind == stack {
 		b = b.FillOpacity(60).LineWidth(1).Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 	} else {
@@ -121,6 +128,9 @@ func (p *panel) number() cog.Builder[dashboard.Panel] {
 	if p.red != nil {
 		steps = append(steps, dashboard.Threshold{Color: "red", Value: p.red})
 	}
+	if p.least != nil {
+		steps = []dashboard.Threshold{{Color: "red"}, {Color: "green", Value: p.least}}
+	}
 	return b.Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps))
 }
 
@@ -131,12 +141,15 @@ func (p *panel) rows() cog.Builder[dashboard.Panel] {
 	for i, c := range p.columns {
 		names["Value #"+string(rune('A'+i))] = c
 	}
+	if len(p.columns) == 1 { // the only one has no letter
+		names["Value"] = p.columns[0]
+	}
 	b := table.NewPanelBuilder().Title(p.title).Description(p.what).Unit(p.unit).Span(p.width).Height(p.height).
 		Datasource(source("datasource")).Targets(targets(p)).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"sum"})).
 		Transformations([]dashboard.DataTransformerConfig{
 			{Id: "merge", Options: map[string]any{}},
-			{Id: "organize", Options: map[string]any{"excludeByName": hide, "renameByName": names}},
+			{Id: "organize", Options: map[string]any{"excludeByName": hide, "renameByName": names, "indexByName": map[string]any{p.by: 0}}},
 		})
 	for i, c := range p.columns {
 		b = b.OverrideByName(c, []dashboard.DynamicConfigValue{{Id: "unit", Value: p.units[i]}})

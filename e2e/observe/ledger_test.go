@@ -29,15 +29,21 @@ type ledger struct {
 	blocked  map[string]int // interceptor, phase, reason
 	denials  map[string]int // interceptor, phase: of audit
 	verdicts map[string]int // interceptor, verdict: other than allow, of active ones
-	lured    int            // messages with at least one denial of audit
-	failed   int            // results that say they are errors
-	took     time.Duration  // all round trips together
-	strange  []error        // what no server should answer
+	stopped  map[string]int // interceptor, phase: by one that failed
+	opened   map[string]int // interceptor, reason: failed and let pass
+	// auditFailed is by interceptor and reason.
+	auditFailed map[string]int
+	crashes     int           // calls that asked a guard to panic that fails closed
+	lured       int           // messages with at least one denial of audit
+	failed      int           // results that say they are errors
+	took        time.Duration // all round trips together
+	strange     []error       // what no server should answer
 }
 
 func newLedger() *ledger {
 	return &ledger{
 		requests: map[string]int{}, blocked: map[string]int{}, denials: map[string]int{}, verdicts: map[string]int{},
+		stopped: map[string]int{}, opened: map[string]int{}, auditFailed: map[string]int{},
 	}
 }
 
@@ -67,6 +73,10 @@ func (l *ledger) enter(method string, req mcp.Request, res mcp.Result, err error
 	}
 	if method != "tools/call" {
 		return // nobody scans it
+	}
+	l.fault(req.GetParams())
+	if err == nil && (says(res, "deleted all records") || says(res, "where   (")) {
+		l.denials["block-destructive request"]++ // it is done, so that it was not stopped
 	}
 	lured := false
 	if says(req.GetParams(), bait) {
@@ -106,12 +116,20 @@ func (l *ledger) failure(res mcp.Result, err error) (failure string, strange err
 	return "", nil
 }
 
-// block enters an error that says who blocked a message. Others are no blocks.
+// block enters an error that says who blocked a message, or failed and thereby
+// stopped it. Others are no blocks.
 func (l *ledger) block(e *jsonrpc.Error) error {
 	var data struct {
-		ValidationErrors []struct{ Interceptor string }
+		ValidationErrors   []struct{ Interceptor string }
+		Interceptor, Phase string
 	}
-	if len(e.Data) == 0 || json.Unmarshal(e.Data, &data) != nil || len(data.ValidationErrors) == 0 {
+	if len(e.Data) == 0 || json.Unmarshal(e.Data, &data) != nil {
+		return nil
+	}
+	if data.Interceptor != "" && e.Code == jsonrpc.CodeInternalError {
+		l.stopped[data.Interceptor+" "+data.Phase]++
+	}
+	if len(data.ValidationErrors) == 0 {
 		return nil
 	}
 	phase, ok := strings.CutSuffix(e.Message, " blocked by policy")

@@ -31,18 +31,22 @@ type demo struct {
 	mcp, metrics string // URLs
 }
 
-// startDemo starts the binary that make builds. It sends spans after delay, in
-// milliseconds.
+// startDemo starts the demo, to send spans after delay, in milliseconds.
 func startDemo(t *testing.T, otlp, delay string) *demo {
+	t.Helper()
+	return runDemo(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlp, "OTEL_BSP_SCHEDULE_DELAY=" + delay})
+}
+
+// runDemo starts the binary that make builds, with variables and more flags.
+func runDemo(t *testing.T, env []string, flags ...string) *demo {
 	t.Helper()
 	binary, err := filepath.Abs("../../bin/headgate")
 	require.NoError(t, err)
 	_, err = os.Stat(binary)
 	require.NoError(t, err, "make build builds it; make e2e does so before it runs this")
 	d := &demo{}
-	d.process = start(t, "headgate demo", []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlp, "OTEL_BSP_SCHEDULE_DELAY=" + delay,
-	}, binary, "demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "0")
+	argv := []string{binary, "demo", "--mcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--traffic", "0"}
+	d.process = start(t, "headgate demo", env, append(argv, flags...)...)
 	d.await(t, "it says where it listens", func() error {
 		d.mcp, d.metrics = d.says("MCP server at"), d.says("Metrics at")
 		if d.mcp == "" || d.metrics == "" {
@@ -117,6 +121,7 @@ func (o *observed) auditIsThrough(t *testing.T) {
 }
 
 func TestDemoIsObserved(t *testing.T) {
+	t.Parallel()
 	o := observe(t)
 	t.Run("the exposition has no faults", o.testExposition)
 	t.Run("the five questions have the client's answers", o.testQuestions)
@@ -126,7 +131,6 @@ func TestDemoIsObserved(t *testing.T) {
 	t.Run("a denial is seen and is no error", o.testDenied)
 	t.Run("the admin plane says why", o.testWhy)
 	t.Run("searches find what the client saw", o.testSearches)
-	t.Run("every panel of the dashboards has data", o.testBoards)
 	t.Run("the last spans are sent at the end", o.testFlush)
 }
 

@@ -55,5 +55,5 @@ func expressions(block string) []string {
 // total turns a query for rates into one for all that has ever been counted,
 // which is what a ledger can say.
 func total(query string) string {
-	return regexp.MustCompile(`\brate\(([^()]*)\[5m\]\)`).ReplaceAllString(query, "$1")
+	return regexp.MustCompile(`\b(?:rate|increase)\(([^()]*)\[[^\]]*\]\)`).ReplaceAllString(query, "$1")
 }

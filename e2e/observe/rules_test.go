@@ -12,6 +12,7 @@ import (
 // Each alert fires in its scenario, and none does where all is well: Prometheus'
 // own tool says so.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"check", "rules", "recording.yaml", "alerts.yaml"}, {"test", "rules", "tests.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), "promtool", args...)
 		cmd.Dir = "../../dashboards/rules"

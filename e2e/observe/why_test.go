@@ -16,13 +16,19 @@ import (
 // ctl runs headgate ctl against the demo and reads the JSON that it prints.
 func (d *demo) ctl(t *testing.T, v any, args ...string) {
 	t.Helper()
-	token := regexp.MustCompile(`(?m)^Admin token (\S+)`).FindStringSubmatch(d.out.String())
-	require.NotNil(t, token)
 	cmd := exec.CommandContext(t.Context(), "../../bin/headgate", append([]string{"ctl", "--json"}, args...)...)
-	cmd.Env = append(os.Environ(), "HEADGATE_ADMIN="+d.says("Admin at"), "HEADGATE_ADMIN_TOKEN="+token[1])
+	cmd.Env = append(os.Environ(), "HEADGATE_ADMIN="+d.says("Admin at"), "HEADGATE_ADMIN_TOKEN="+d.token(t))
 	out, err := cmd.Output()
 	require.NoError(t, err, "%v: %s", args, out)
 	require.NoError(t, json.Unmarshal(out, v), "%s", out)
+}
+
+// token returns what the demo printed.
+func (d *demo) token(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^Admin token (\S+)`).FindStringSubmatch(d.out.String())
+	require.NotNil(t, found)
+	return found[1]
 }
 
 // testWhy asks the admin plane about the denied call, by the trace that the
