@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +22,9 @@ func TestDashboards(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	d := runDemo(t, []string{asHost + "=1"}, "--host", "stdio:"+self)
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	require.NoError(t, os.WriteFile(policy, []byte(`{"interceptors": {"`+failsOpen+`": {"timeoutMs": 300}}}`), 0o600))
+	d := runDemo(t, []string{asHost + "=1"}, "--host", "stdio:"+self, "--config", policy)
 	target := strings.TrimSuffix(strings.TrimPrefix(d.metrics, "http://"), "/metrics")
 	viewers := []*viewer{
 		newViewer(t, "classic", startPrometheus(t, target)), newViewer(t, "native", startPrometheus3(t, target)),
