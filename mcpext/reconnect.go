@@ -284,7 +284,10 @@ func (h *dialedHost) Invoke(ctx context.Context, name string, inv *core.Invocati
 func doubtful(err error) bool {
 	var remote *chain.RemoteError
 	var wire *jsonrpc.Error
+	var panicked *chain.PanicError // of a handler over there, as its host has answered
 	switch {
+	case errors.As(err, &panicked):
+		return false
 	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
 		return true
 	case errors.As(err, &remote), errors.As(err, &wire), errors.Is(err, core.ErrMalformed), errors.Is(err, chain.ErrTimeout),

@@ -278,3 +278,19 @@ func (p *proxy) close() {
 	p.cut()
 	p.done.Wait()
 }
+
+// A host whose interceptor panics has answered: it is not down.
+func TestPanicElsewhereIsNoLostHost(t *testing.T) {
+	_, server := host(t, nil, ct.Validator("v", func(context.Context, *core.Invocation) (*core.ValidationResult, error) { panic("x") }))
+	ch := dialled(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		ce, se := mcp.NewInMemoryTransports()
+		if _, err := server.Connect(context.Background(), se, nil); err != nil {
+			return nil, err
+		}
+		return dialClient(ctx, ce)
+	}, quickly())
+	_, err := ch.Execute(context.Background(), call())
+	abort := abortOf(t, err)
+	assert.Equal(t, chain.ReasonPanic, abort.Reason)
+	assert.NotErrorIs(t, err, mcpext.ErrHostDown)
+}
