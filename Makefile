@@ -12,6 +12,7 @@ LINT := $(GO) tool -modfile=tools/lint/go.mod
 DEMOFLAGS ?=
 FUZZTIME ?= 30s
 BENCH ?= .
+BENCHFLAGS ?=
 BASE ?= main
 COUNT ?= 10
 
@@ -163,8 +164,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 	done <<<"$$targets"
 
 .PHONY: bench
-bench: ## Run the benchmarks, with allocations
-	$(GO) test -bench '$(BENCH)' -benchmem -run '^$$' ./...
+bench: ## Measure what Headgate costs against its aims (BENCHFLAGS="-run mutator -figures")
+	@$(GO) run ./internal/bench/report $(BENCHFLAGS)
 
 .PHONY: bench-diff
 bench-diff: ## Compare the benchmarks with those of BASE (main), COUNT (10) runs each
