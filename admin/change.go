@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate-mcp/headgate/admin/control"
@@ -243,6 +245,7 @@ func (p *Plane) record(r history.Record, sync bool) (history.Record, bool) {
 		r.Time = time.Now()
 	}
 	r, err := p.history.Append(r, sync)
+	p.judge()
 	written := err == nil
 	if err != nil {
 		p.degraded["history"] = "the history cannot be written"
@@ -307,6 +310,32 @@ func (p *Plane) configure(c *control.Configuration, by history.Actor, surface st
 	p.apply(now)
 	p.metrics.changed(&r)
 	return nil
+}
+
+// tellUnknown reports names in the configuration that no chain has: a slip in a
+// name is a guard that is not configured. They may come later, with a host.
+func (p *Plane) tellUnknown() {
+	var unknown []string
+	if p.memory.configured != nil {
+		for name := range p.memory.configured.Interceptors {
+			if p.state.Load().items[name] == nil {
+				unknown = append(unknown, strconv.Quote(name))
+			}
+		}
+	}
+	slices.Sort(unknown)
+	text := ""
+	if len(unknown) > 0 {
+		text = "no interceptor has the configured name " + strings.Join(unknown, ", ")
+	}
+	if p.degraded["configuration"] == text {
+		return
+	}
+	delete(p.degraded, "configuration")
+	if text != "" {
+		p.degraded["configuration"] = text
+		p.opts.Logger.Warn("configured, and not there", "interceptors", unknown)
+	}
 }
 
 // checkConfigs says which configurations do not match their schemas.

@@ -62,6 +62,8 @@ func (p *Plane) look() time.Duration {
 	p.expire(now)
 	p.apply(now)
 	p.stats.sample(now)
+	p.noteHead()
+	p.tellUnknown()
 	next, warned := tick, map[string]time.Duration{}
 	p.memory.expiries(func(name string, at time.Time) {
 		left := at.Sub(now.Round(0))

@@ -124,7 +124,7 @@ func killRepeatedly(t *testing.T, dir string, kills int) {
 			assert.True(t, strings.Contains(found, fmt.Sprintf(`"timeoutMs":%d,`, acked)) ||
 				strings.Contains(found, fmt.Sprintf(`"timeoutMs":%d,`, acked+1)), "%d: %s", acked, found)
 		}
-		_, err = history.Verify(dir, nil, headOf(t, c))
+		_, err = history.Verify(&history.VerifyOptions{Dir: dir, Head: headOf(t, c)})
 		require.NoError(t, err)
 		log, err := history.Open(&history.Options{Dir: dir})
 		require.NoError(t, err)
@@ -134,7 +134,7 @@ func killRepeatedly(t *testing.T, dir string, kills int) {
 	plane, err := bare(dir)
 	require.NoError(t, err)
 	require.NoError(t, plane.Close())
-	report, err := history.Verify(dir, nil, nil)
+	report, err := history.Verify(&history.VerifyOptions{Dir: dir})
 	require.NoError(t, err)
 	require.Zero(t, report.Missing)
 }

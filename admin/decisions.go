@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,8 @@ type decision struct {
 	Steps      []stepView `json:"steps"`
 	// Truncated says that there were more steps than are kept.
 	Truncated bool `json:"truncated,omitempty"`
+	// SameTrace are the ids of other messages with the trace that was asked for.
+	SameTrace []string `json:"sameTrace,omitempty"`
 }
 
 // A stepView is one interceptor's part in a message.
@@ -61,6 +65,9 @@ type tally struct {
 	decided  bool // something other than a plain pass
 	ended    bool
 	kept     bool
+	serious  bool // something was denied, failed or stopped
+	shelved  bool // and it was kept as that
+	order    uint64
 	room     [4]stepView
 }
 
@@ -88,6 +95,10 @@ func (t *tally) note(ctx context.Context, i *chain.Invoke, out *chain.Outcome) {
 		d.Steps = append(d.Steps, step)
 	}
 	t.decided = t.decided || out.Verdict != chain.VerdictAllow
+	switch out.Verdict {
+	case chain.VerdictDeny, chain.VerdictError, chain.VerdictTimeout:
+		t.serious = true
+	}
 	t.settle(ctx)
 }
 
@@ -99,16 +110,17 @@ func (t *tally) end(ctx context.Context, end *chain.MessageEnd) {
 	d.Outcome, d.Phase, d.DurationMs = end.Outcome, end.Phase, ms(end.Duration)
 	d.Known = d.Known || end.Message.Offered
 	t.ended = true
-	t.decided = t.decided || end.Phase != ""
+	t.serious = t.serious || end.Phase != ""
+	t.decided = t.decided || t.serious
 	t.settle(ctx)
 }
 
 // settle keeps the decision once there is one. t.mu is held.
 func (t *tally) settle(ctx context.Context) {
-	if t.kept || !t.decided || !t.ended {
+	if !t.decided || !t.ended || t.kept && t.serious == t.shelved {
 		return
 	}
-	t.kept = true
+	t.kept, t.shelved = true, t.serious
 	t.decision.TraceID = t.watcher.chain.TraceID(ctx)
 	p := t.watcher.plane
 	p.decisions.keep(t)
@@ -118,6 +130,12 @@ func (t *tally) settle(ctx context.Context) {
 		default: // a sample is enough
 		}
 	}
+}
+
+func (t *tally) isSerious() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.serious
 }
 
 // view returns a copy that is fit to be shown.
@@ -150,46 +168,84 @@ func known(method string) bool {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// A ring keeps the last decisions.
+// A ring keeps the last decisions: those with which something was denied, failed
+// or stopped apart from the others, so that plain changes do not drive them out.
 type ring struct {
-	mu   sync.Mutex
-	kept []*tally
-	next int
+	mu    sync.Mutex
+	kept  [2][]*tally // the serious ones second
+	next  [2]int
+	order uint64
 }
 
-func newRing(size int) *ring { return &ring{kept: make([]*tally, size)} }
+func newRing(size int) *ring {
+	return &ring{kept: [2][]*tally{make([]*tally, size), make([]*tally, size)}}
+}
 
+// keep takes in a tally, whose lock is held.
 func (r *ring) keep(t *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.kept[r.next] = t
-	r.next = (r.next + 1) % len(r.kept)
+	shelf := 0
+	if t.serious {
+		shelf = 1
+	}
+	r.order++
+	t.order = r.order
+	r.kept[shelf][r.next[shelf]] = t
+	r.next[shelf] = (r.next[shelf] + 1) % len(r.kept[shelf])
+}
+
+// all returns what is kept, the newest first.
+func (r *ring) all() []*tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*tally
+	for _, shelf := range r.kept {
+		for _, t := range shelf {
+			if t != nil {
+				list = append(list, t)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *tally) int { return cmp.Compare(b.order, a.order) })
+	return slices.Compact(list) // one that an audit run made serious stands on both
 }
 
 // newest calls f for the decisions, the newest first, until it returns false.
 func (r *ring) newest(f func(decision) bool) {
-	r.mu.Lock()
-	list := make([]*tally, 0, len(r.kept))
-	for i := range r.kept {
-		if t := r.kept[(r.next-1-i+2*len(r.kept))%len(r.kept)]; t != nil {
-			list = append(list, t)
-		}
-	}
-	r.mu.Unlock()
-	for _, t := range list {
+	for _, t := range r.all() {
 		if !f(t.view()) {
 			return
 		}
 	}
 }
 
-// find returns the decision of a message, or of a trace.
+// find returns the decision of a message. For the id of a trace, which clients
+// choose and may use more than once, it is the newest serious one, or the newest;
+// the ids of the others stand beside it.
 func (r *ring) find(id string) (found decision, ok bool) {
-	r.newest(func(d decision) bool {
-		if d.ID == id || d.TraceID == id {
-			found, ok = d, true
+	var same []*tally
+	for _, t := range r.all() {
+		d := t.view()
+		if d.ID == id {
+			return d, true
 		}
-		return !ok
-	})
-	return found, ok
+		if d.TraceID == id {
+			same = append(same, t)
+		}
+	}
+	if len(same) == 0 {
+		return decision{}, false
+	}
+	first := max(0, slices.IndexFunc(same, (*tally).isSerious))
+	found = same[first].view()
+	for i, t := range same {
+		if i != first && len(found.SameTrace) < maxSame {
+			found.SameTrace = append(found.SameTrace, t.view().ID)
+		}
+	}
+	return found, true
 }
+
+// maxSame bounds the ids that stand beside a decision.
+const maxSame = 100

@@ -29,6 +29,7 @@ const (
 
 const (
 	maxListeners = 64
+	maxOfOne     = 16 // of them that one actor may have: a loop must not take them all
 	maxQueued    = 256
 )
 
@@ -52,6 +53,7 @@ type hub struct {
 
 // A listener is one stream.
 type listener struct {
+	actor string
 	wants func(*event) bool
 	queue chan event
 	// overflow is closed when the queue was full: the stream is to end.
@@ -62,13 +64,19 @@ type listener struct {
 func newHub() *hub { return &hub{listeners: map[*listener]bool{}} }
 
 // listen adds a listener. It is an error if there are too many.
-func (h *hub) listen(wants func(*event) bool) (*listener, error) {
+func (h *hub) listen(actor string, wants func(*event) bool) (*listener, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.listeners) >= maxListeners {
+	same := 0
+	for l := range h.listeners {
+		if l.actor == actor {
+			same++
+		}
+	}
+	if h.closed || len(h.listeners) >= maxListeners || same >= maxOfOne {
 		return nil, errListeners
 	}
-	l := &listener{wants: wants, queue: make(chan event, maxQueued), overflow: make(chan struct{})}
+	l := &listener{actor: actor, wants: wants, queue: make(chan event, maxQueued), overflow: make(chan struct{})}
 	h.listeners[l] = true
 	return l, nil
 }

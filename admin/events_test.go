@@ -254,6 +254,16 @@ func TestListenersAreBounded(t *testing.T) {
 	r.listen("", "", readSecret).begun()
 }
 
+// One actor cannot take all the room there is.
+func TestListenersOfOneActorAreBounded(t *testing.T) {
+	r := newRig(t, admin.Options{}, guard())
+	for range admin.MaxOfOne {
+		r.listen("", "", readSecret).begun()
+	}
+	require.Equal(t, "too-many", r.do(exchange{method: "GET", path: "/v1/events", secret: readSecret}).problem())
+	r.listen("", "", operateSecret).begun()
+}
+
 // A stream ends with the token that it was opened with, and with the plane.
 func TestStreamsEnd(t *testing.T) {
 	t.Run("when the token is taken away", func(t *testing.T) {

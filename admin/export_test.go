@@ -11,6 +11,7 @@ var (
 	ParseTokens   = func(in io.Reader) ([]Token, error) { return parseTokens(in) }
 	Bearer        = bearer
 	MaxListeners  = maxListeners
+	MaxOfOne      = maxOfOne
 )
 
 // IfMatch parses the header: the tags, or any, or neither for none.

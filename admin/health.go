@@ -33,7 +33,7 @@ func (p *Plane) getReady(w http.ResponseWriter, c *call) error {
 		failures, missing := p.history.Health()
 		out["degraded"], out["store"] = degraded, storeView{st.Kind, st.Durable}
 		out["lastSync"], out["uptimeSeconds"] = at.UTC(), time.Since(p.started).Seconds()
-		out["history"] = map[string]any{"failures": failures, "missing": missing, "head": p.history.Head()}
+		out["history"] = map[string]any{"failures": failures, "missing": missing, "faults": p.history.Faults(), "head": p.history.Head()}
 	}
 	return reply(w, http.StatusOK, out)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-mcp/headgate/admin"
 	"github.com/headgate-mcp/headgate/admin/history"
 	"github.com/headgate-mcp/headgate/admin/store"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -108,7 +109,9 @@ func verify(t *testing.T, dir string, r *rig) *history.Report {
 	t.Helper()
 	head := r.get("/v1/state").at("history").(map[string]any)
 	r.stop()
-	report, err := history.Verify(dir, nil, &history.Head{Seq: uint64(head["seq"].(float64)), Hash: head["hash"].(string)})
+	report, err := history.Verify(&history.VerifyOptions{
+		Dir: dir, Head: &history.Head{Seq: uint64(head["seq"].(float64)), Hash: head["hash"].(string)},
+	})
 	require.NoError(t, err)
 	return report
 }
@@ -145,7 +148,7 @@ func TestHistoryOfAPlane(t *testing.T) {
 	r.begin(admin.Options{StateDir: dir, HistoryKey: key})
 	r.clear("guard", operateSecret)
 	r.stop()
-	report, err := history.Verify(dir, key, nil)
+	report, err := history.Verify(&history.VerifyOptions{Dir: dir, Key: key})
 	require.NoError(t, err)
 	require.Equal(t, 5, report.Records, "start, set, refused, start, clear")
 	path := filepath.Join(dir, "history.jsonl")
@@ -154,7 +157,64 @@ func TestHistoryOfAPlane(t *testing.T) {
 	lines := strings.SplitAfter(string(raw), "\n")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:3], "")), 0o600))
 	r.begin(admin.Options{StateDir: dir, HistoryKey: key})
-	assert.Contains(t, r.get("/readyz?verbose").at("degraded", "history"), "ends before")
+	assert.NotNil(t, r.get("/readyz?verbose").at("degraded", "history-altered"))
+	assert.Contains(t, r.log.String(), "the tail was cut off")
+	r.flip("guard", auditBody)
+	r.stop()
+	_, err = history.Verify(&history.VerifyOptions{Dir: dir, Key: key})
+	assert.ErrorIs(t, err, history.ErrBroken, "what is written since hides nothing")
+	r.begin(admin.Options{StateDir: dir, HistoryKey: key})
+	assert.NotNil(t, r.get("/readyz?verbose").at("degraded", "history-altered"), "nor does a restart")
+	r.stop()
+	r.begin(admin.Options{StateDir: dir, HistoryKey: key, HistorySince: 6})
+	assert.Nil(t, r.get("/readyz?verbose").at("degraded", "history-altered"), "somebody has looked")
+}
+
+// A history that is removed or emptied under the plane is noticed with the next
+// record, which goes where it will be found.
+func TestAHistoryThatIsTakenAway(t *testing.T) {
+	for name, take := range map[string]func(path string) error{
+		"removed": os.Remove, "emptied": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := newRig(t, admin.Options{StateDir: dir}, guard())
+			r.flip("guard", auditBody)
+			require.NoError(t, take(filepath.Join(dir, "history.jsonl")))
+			r.clear("guard", operateSecret)
+			assert.NotNil(t, r.get("/readyz?verbose").at("degraded", "history-altered"))
+			assert.Contains(t, r.log.String(), "changed by somebody else")
+			assert.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
+# HELP headgate_admin_history_faults What does not hold of the history's files: found at start, or changed by others since.
+# TYPE headgate_admin_history_faults gauge
+headgate_admin_history_faults 1
+`), "headgate_admin_history_faults"))
+			r.stop()
+			raw, err := os.ReadFile(filepath.Join(dir, "history.jsonl"))
+			require.NoError(t, err)
+			assert.Contains(t, string(raw), "override.clear")
+			_, err = history.Verify(&history.VerifyOptions{Dir: dir})
+			assert.ErrorIs(t, err, history.ErrBroken)
+		})
+	}
+}
+
+// The state knows the last record also where that came without a change, so that
+// it cannot be cut off without notice.
+func TestARefusalCannotBeCutOff(t *testing.T) {
+	dir := t.TempDir()
+	r := newRig(t, admin.Options{StateDir: dir}, guard())
+	r.flip("guard", auditBody)
+	r.put("guard", readSecret, auditBody)
+	r.stop()
+	path := filepath.Join(dir, "history.jsonl")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(raw), "\n")
+	require.Contains(t, lines[len(lines)-2], "rejected")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:len(lines)-2], "")), 0o600))
+	r.begin(admin.Options{StateDir: dir})
+	assert.NotNil(t, r.get("/readyz?verbose").at("degraded", "history-altered"))
 }
 
 // A crash between history and state leaves a record of what never held; the next

@@ -28,22 +28,26 @@ import (
 // messages returns a function that has a call go through the chain as a server's
 // middleware would, and returns its id.
 func (r *rig) messages() func(payload string) string {
-	return func(payload string) string {
-		snap := r.chain.Snapshot()
-		m := chain.Message{
-			ID: r.chain.NewMessageID(), Method: core.EventToolsCall, Target: payload, Policy: snap.Number(), Start: time.Now(), Direction: core.Receiving,
-		}
-		ctx := snap.MessageStart(context.Background(), &m)
-		_, err := snap.Execute(ctx, &chain.Request{
-			Event: m.Method, Phase: core.PhaseRequest, Direction: core.Receiving, Payload: json.RawMessage(payload), MessageID: m.ID,
-		})
-		end := chain.MessageEnd{Message: &m, Outcome: chain.MessageOK, Duration: time.Since(m.Start)}
-		if err != nil {
-			end.Outcome, end.Phase = chain.MessageDenied, core.PhaseRequest
-		}
-		snap.MessageEnd(ctx, &end)
-		return m.ID
+	return func(payload string) string { return r.message(core.EventToolsCall, payload, nil) }
+}
+
+// message has a request go through the chain as a server's middleware would, and
+// returns its id.
+func (r *rig) message(event, payload string, meta map[string]any) string {
+	snap := r.chain.Snapshot()
+	m := chain.Message{
+		ID: r.chain.NewMessageID(), Method: event, Target: payload, Meta: meta, Policy: snap.Number(), Start: time.Now(), Direction: core.Receiving,
 	}
+	ctx := snap.MessageStart(context.Background(), &m)
+	_, err := snap.Execute(ctx, &chain.Request{
+		Event: m.Method, Phase: core.PhaseRequest, Direction: core.Receiving, Payload: json.RawMessage(payload), MessageID: m.ID,
+	})
+	end := chain.MessageEnd{Message: &m, Outcome: chain.MessageOK, Duration: time.Since(m.Start)}
+	if err != nil {
+		end.Outcome, end.Phase = chain.MessageDenied, core.PhaseRequest
+	}
+	snap.MessageEnd(ctx, &end)
+	return m.ID
 }
 
 // connect has a client talk to a server behind the chain. Its one tool is echo.
@@ -321,6 +325,39 @@ func TestDecisionsAreBounded(t *testing.T) {
 	r.flip("guard", `{"mode":"off",`+why+`}`)
 	send(`{}`)
 	require.Len(t, r.get(item("guard")+"/decisions").list("decisions"), 3)
+}
+
+// What was denied is not driven out by what was only changed.
+func TestDenialsOutliveChanges(t *testing.T) {
+	r := newRig(t, admin.Options{Decisions: 3}, guard(ct.Inline, ct.On(core.PhaseRequest, core.EventToolsCall)),
+		ct.Mutator("stamp", ct.Set(`{"a":1}`), ct.Inline, ct.On(core.PhaseRequest, core.EventResourcesRead)))
+	send := r.messages()
+	denied := send(`{}`)
+	r.flip("guard", `{"mode":"off",`+why+`}`)
+	for range 10 {
+		r.message(core.EventResourcesRead, `{}`, nil)
+	}
+	require.Len(t, r.get(item("stamp")+"/decisions").list("decisions"), 3)
+	require.Equal(t, denied, r.get("/v1/decisions/"+denied).at("id"))
+}
+
+// Clients choose traces, and may use one for many messages: the one that was
+// denied is what is asked for, and the others are named.
+func TestWhyOfATraceWithSeveralMessages(t *testing.T) {
+	tel, err := telemetry.New(&telemetry.Options{NoMetrics: true, TracerProvider: sdktrace.NewTracerProvider()})
+	require.NoError(t, err)
+	r := &rig{t: t}
+	r.ext, r.chain = newChain(t, &chain.Options{Observer: tel}, guard(),
+		ct.Mutator("stamp", ct.Set(`{"a":1}`), ct.On(core.PhaseRequest, core.EventPromptsGet)))
+	r.begin(admin.Options{})
+	trace := strings.Repeat("ab", 16)
+	meta := map[string]any{"traceparent": "00-" + trace + "-" + strings.Repeat("12", 8) + "-01"}
+	for _, event := range []string{core.EventToolsCall, core.EventPromptsGet, core.EventPromptsGet} {
+		r.message(event, `{}`, meta)
+	}
+	d := r.get("/v1/decisions/" + trace)
+	require.Equal(t, core.EventToolsCall, d.at("method"))
+	require.Len(t, d.at("sameTrace"), 2)
 }
 
 // Numbers are since the flip, in all and of the last minute.

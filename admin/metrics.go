@@ -19,7 +19,7 @@ type metrics struct {
 	authFailures *prometheus.CounterVec
 	expiring     prometheus.Counter
 
-	mode, since, expiry, revision, applied, storeUp, synced, glass, overdue, historyFailures, listeners *prometheus.Desc
+	mode, since, expiry, revision, applied, storeUp, synced, glass, overdue, historyFailures, historyFaults, listeners *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*metrics)(nil)
@@ -52,6 +52,7 @@ func newMetrics(p *Plane) *metrics {
 		glass:           desc("headgate_break_glass", "Whether break-glass weakens everything."),
 		overdue:         desc("headgate_override_overdue", "Overrides that hold although their time is over."),
 		historyFailures: desc("headgate_admin_history_write_failures_total", "Records that could not be written to the history."),
+		historyFaults:   desc("headgate_admin_history_faults", "What does not hold of the history's files: found at start, or changed by others since."),
 		listeners:       desc("headgate_admin_event_streams", "Streams of events that are open."),
 	}
 	for _, reason := range []error{errNoToken, errBadHeader, errUnknownToken, errExpiredToken, errHook} {
@@ -93,7 +94,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 		c.Describe(ch)
 	}
 	for _, d := range []*prometheus.Desc{
-		m.mode, m.since, m.expiry, m.revision, m.applied, m.storeUp, m.synced, m.glass, m.overdue, m.historyFailures, m.listeners,
+		m.mode, m.since, m.expiry, m.revision, m.applied, m.storeUp, m.synced, m.glass, m.overdue, m.historyFailures,
+		m.historyFaults, m.listeners,
 	} {
 		ch <- d
 	}
@@ -120,6 +122,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectItems(s, gauge)
 	failures, _ := p.history.Health()
 	ch <- prometheus.MustNewConstMetric(m.historyFailures, prometheus.CounterValue, float64(failures))
+	gauge(m.historyFaults, float64(p.history.Faults()))
 	gauge(m.listeners, float64(p.hub.count()))
 }
 

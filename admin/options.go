@@ -42,6 +42,10 @@ type Options struct {
 	// HistoryKey makes the hashes of the history keyed. Who can write the files
 	// and does not have it cannot forge them.
 	HistoryKey []byte
+	// HistorySince is the first record of the history that is judged at start,
+	// after what comes before was found not to hold and somebody has looked at
+	// it; zero means all.
+	HistorySince uint64
 
 	// Hosts are names that the plane may be reached under, beside those of a
 	// loopback address and of the address that it listens on.
@@ -53,7 +57,7 @@ type Options struct {
 	// Logger takes what happens. Nil logs nothing.
 	Logger *slog.Logger
 	// Decisions is how many messages that something was decided on are kept for
-	// questions; zero means 1024.
+	// questions, and as many again that were only changed; zero means 1024.
 	Decisions int
 	// Service is what the plane calls itself; zero means headgate.
 	Service string

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-mcp/headgate/admin/control"
 	"github.com/headgate-mcp/headgate/admin/history"
 	"github.com/headgate-mcp/headgate/admin/store"
+	"github.com/headgate-mcp/headgate/core"
 )
 
 // A Plane controls chains. Make one with [New], serve it with [Plane.Serve] or mount
@@ -58,6 +59,7 @@ type Plane struct {
 	warned   map[string]time.Duration
 	stuck    map[string]bool // keys whose end the store did not take, and which try again
 	lastSync time.Time
+	altered  uint64 // faults of the history that have been told
 
 	swap sync.RWMutex // held while chains and state change, so that readers see both or neither
 }
@@ -101,18 +103,63 @@ func (p *Plane) open() error {
 		}
 		p.store, p.ownStore = s, true
 	}
-	dir := p.opts.StateDir
-	if p.ownStore && p.store.Status().Kind == "memory" {
-		dir = "" // whoever may not keep the state may not keep its history either
+	if st := p.store.Status(); p.ownStore && st.Kind == "memory" && st.Err != nil {
+		p.opts.Logger.Error("nothing that is changed will survive a restart", "state_dir", p.opts.StateDir, "err", st.Err)
 	}
-	log, err := history.Open(&history.Options{Dir: dir, Key: p.opts.HistoryKey})
+	p.load()
+	p.openHistory()
+	return nil
+}
+
+// load takes in what the store holds.
+func (p *Plane) load() {
+	contents, err := p.store.Load(p.life)
+	if err != nil {
+		p.degraded["state"] = "the state cannot be read; what is configured holds"
+		p.opts.Logger.Error("state cannot be read, what is configured holds", "err", err)
+		contents = store.Contents{}
+	}
+	p.memory = remember(contents)
+	for _, key := range p.memory.strange {
+		p.opts.Logger.Warn("a record of the state is not understood and left alone", "key", key)
+	}
+}
+
+// openHistory opens the history, in memory if it cannot be on disk.
+func (p *Plane) openHistory() {
+	opts := &history.Options{Dir: p.opts.StateDir, Key: p.opts.HistoryKey, Since: p.opts.HistorySince}
+	if p.ownStore {
+		if p.store.Status().Kind == "memory" {
+			opts.Dir = "" // whoever may not keep the state may not keep its history either
+		}
+		head := p.memory.head()
+		opts.Head = &head // in a store of somebody else's, another process's may stand
+	}
+	log, err := history.Open(opts)
 	if err != nil {
 		p.degraded["history"] = "the history cannot be kept on disk"
 		p.opts.Logger.Error("history is kept in memory only", "err", err)
 		log, _ = history.Open(nil)
 	}
 	p.history = log
-	return nil
+	for _, fault := range log.Found().Faults {
+		p.opts.Logger.Error("the history does not hold", "fault", fault)
+	}
+	p.judge()
+}
+
+// judge notes whether somebody has changed the history. That does not end before
+// somebody has looked at it and says so.
+func (p *Plane) judge() {
+	faults := p.history.Faults()
+	if faults == p.altered {
+		return
+	}
+	p.altered = faults
+	p.degraded["history-altered"] = "somebody else has changed the history, or a part of it is gone: headgate ctl history verify"
+	if len(p.history.Found().Faults) == 0 {
+		p.opts.Logger.Error("the history was changed by somebody else while it was written")
+	}
 }
 
 // openStore returns the store in a folder, or memory and why.
@@ -134,16 +181,6 @@ func openStore(dir string) (store.Store, error) {
 func (p *Plane) begin() error {
 	p.write.Lock()
 	defer p.write.Unlock()
-	contents, err := p.store.Load(p.life)
-	if err != nil {
-		p.degraded["state"] = "the state cannot be read; what is configured holds"
-		p.opts.Logger.Error("state cannot be read, what is configured holds", "err", err)
-		contents = store.Contents{}
-	}
-	p.memory = remember(contents)
-	for _, key := range p.memory.strange {
-		p.opts.Logger.Warn("a record of the state is not understood and left alone", "key", key)
-	}
 	for name, ch := range p.opts.Chains {
 		p.watchers[name] = &watcher{plane: p, name: name, chain: ch}
 	}
@@ -160,9 +197,7 @@ func (p *Plane) begin() error {
 	for _, w := range p.watchers {
 		p.unwatch = append(p.unwatch, w.chain.AddObserver(w))
 	}
-	if err := p.recover(); err != nil {
-		return err
-	}
+	p.recover()
 	p.handler = p.newHandler()
 	p.reportCoverage()
 	p.loops.Go(p.loop)
@@ -171,7 +206,7 @@ func (p *Plane) begin() error {
 }
 
 // recover writes down what the history does not know, and where it ends.
-func (p *Plane) recover() error {
+func (p *Plane) recover() {
 	head, known := p.memory.head(), p.history.Head()
 	r := history.Record{Actor: history.Actor{Name: "system:start"}, Surface: "system", Action: "start", Outcome: history.Applied}
 	switch last := p.history.Revision(); {
@@ -184,11 +219,24 @@ func (p *Plane) recover() error {
 	}
 	r.Revision = p.memory.contents.Revision
 	p.record(r, true)
-	if head.Seq > known.Seq {
-		p.degraded["history"] = "the history ends before the record that the state knows"
-		p.opts.Logger.Error("the history was cut off or is another's", "state_knows", head.Seq, "last", known.Seq)
+	p.noteHead()
+}
+
+// noteHead has the state know the last record, also where that came without a
+// change of the state: then it cannot be cut off without notice. p.write is held.
+func (p *Plane) noteHead() {
+	head := p.history.Head()
+	if !p.ownStore || !p.history.Durable() || head == p.memory.head() {
+		return
 	}
-	return nil
+	note, err := core.Encode(head)
+	if err != nil {
+		return
+	}
+	if _, err := p.store.Commit(context.WithoutCancel(p.life), store.Commit{Note: note}); err != nil {
+		return // the next one will
+	}
+	p.memory.contents.Note = note
 }
 
 // SetTokens replaces the tokens, as after a change of their file.
@@ -294,6 +342,9 @@ func (p *Plane) Close() error {
 		p.opts.Registerer.Unregister(p.metrics)
 	}
 	if p.history != nil {
+		if p.memory != nil {
+			p.noteHead()
+		}
 		errs = append(errs, p.history.Close())
 	}
 	if p.ownStore {

@@ -42,9 +42,9 @@ func (p *Plane) getEvents(w http.ResponseWriter, c *call) error {
 			return newProblem("malformed", "Last-Event-ID is not a sequence number")
 		}
 	}
-	l, err := p.hub.listen(wants)
+	l, err := p.hub.listen(c.who.Name, wants)
 	if err != nil {
-		bad := newProblem("too-many", "too many listen already")
+		bad := newProblem("too-many", "too many listen already: 64, or 16 of one actor")
 		bad.retryAfter = 10
 		return bad
 	}

@@ -39,7 +39,7 @@ func TestAFailedSyncLeavesNothingBehind(t *testing.T) {
 	require.Equal(t, uint64(2), r.Seq)
 	require.Equal(t, uint64(1), r.Gap)
 	require.NoError(t, l.Close())
-	report, err := Verify(dir, nil, &Head{r.Seq, r.Hash})
+	report, err := Verify(&VerifyOptions{Dir: dir, Head: &Head{r.Seq, r.Hash}})
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Records)
 	require.Equal(t, uint64(1), report.Missing)
@@ -61,6 +61,6 @@ func TestARotationThatFailsHalfwayIsMended(t *testing.T) {
 	}
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	_, err = Verify(dir, nil, nil)
+	_, err = Verify(&VerifyOptions{Dir: dir})
 	require.NoError(t, err)
 }

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,10 @@ func written(t testing.TB, dir string, key []byte) (lines []string, head *histor
 	return strings.SplitAfter(strings.TrimSuffix(string(raw), "\n"), "\n"), &h
 }
 
+func verify(dir string, key []byte, head *history.Head) (*history.Report, error) {
+	return history.Verify(&history.VerifyOptions{Dir: dir, Key: key, Head: head})
+}
+
 func TestRecordsAreChained(t *testing.T) {
 	l := open(t, history.Options{})
 	first := add(t, l, 1)
@@ -101,7 +106,7 @@ func TestVerifyTellsTampering(t *testing.T) {
 			dir := t.TempDir()
 			lines, head := written(t, dir, nil)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "history.jsonl"), []byte(tamper(lines)), 0o600))
-			report, err := history.Verify(dir, nil, head)
+			report, err := verify(dir, nil, head)
 			require.ErrorIs(t, err, history.ErrBroken)
 			require.NotEmpty(t, report.Faults)
 			for _, f := range report.Faults {
@@ -111,15 +116,119 @@ func TestVerifyTellsTampering(t *testing.T) {
 	}
 }
 
-// The oldest records may be let go of: what is left holds by itself.
-func TestTheBeginningMayBeGone(t *testing.T) {
+// Somebody who has looked at what does not hold can have it judged from there on.
+func TestWhatHasBeenLookedAt(t *testing.T) {
 	dir := t.TempDir()
 	lines, head := written(t, dir, nil)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "history.jsonl"), []byte(strings.Join(lines[2:], "")+"\n"), 0o600))
-	report, err := history.Verify(dir, nil, head)
+	cut := append([]string{"nonsense\n"}, lines[2:]...)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "history.jsonl"), []byte(strings.Join(cut, "")+"\n"), 0o600))
+	_, err := verify(dir, nil, head)
+	require.ErrorIs(t, err, history.ErrBroken)
+	report, err := history.Verify(&history.VerifyOptions{Dir: dir, Head: head, Since: 3})
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), report.First)
 	require.Equal(t, 3, report.Records)
+	_, err = history.Verify(&history.VerifyOptions{Dir: dir, Head: head, Since: 2})
+	require.ErrorIs(t, err, history.ErrBroken)
+}
+
+// Whatever was done to the files before a restart still shows after it, however
+// much is written since.
+func TestTamperingShowsAfterARestart(t *testing.T) {
+	for name, tamper := range map[string]func(t *testing.T, path string, lines []string){
+		"the tail cut off": func(t *testing.T, path string, lines []string) {
+			require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:3], "")), 0o600))
+		},
+		"the beginning cut off": func(t *testing.T, path string, lines []string) {
+			require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[2:], "")+"\n"), 0o600))
+		},
+		"all of it emptied": func(t *testing.T, path string, _ []string) {
+			require.NoError(t, os.WriteFile(path, nil, 0o600))
+		},
+		"the file removed": func(t *testing.T, path string, _ []string) { require.NoError(t, os.Remove(path)) },
+		"an edited member": func(t *testing.T, path string, lines []string) {
+			require.NoError(t, os.WriteFile(path, []byte(strings.Replace(strings.Join(lines, "")+"\n", "alice", "mallory", 1)), 0o600))
+		},
+		"built anew": func(t *testing.T, path string, _ []string) { rebuilt(t, filepath.Dir(path), nil) },
+		"built anew, and longer": func(t *testing.T, path string, _ []string) {
+			rebuilt(t, filepath.Dir(path), nil)
+			l := open(t, history.Options{Dir: filepath.Dir(path)})
+			add(t, l, 3)
+			require.NoError(t, l.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			lines, head := written(t, dir, nil)
+			tamper(t, filepath.Join(dir, "history.jsonl"), lines)
+			for range 2 { // restarts
+				l := open(t, history.Options{Dir: dir, Head: head})
+				require.NotEmpty(t, l.Found().Faults)
+				require.NotZero(t, l.Faults())
+				add(t, l, 2)
+				h := l.Head()
+				head = &h
+				require.NoError(t, l.Close())
+				_, err := verify(dir, nil, head)
+				require.ErrorIs(t, err, history.ErrBroken)
+			}
+		})
+	}
+}
+
+// The file of a log that is open is its own: what others do to it shows, and
+// what is recorded afterwards is where it will be found.
+func TestTamperingUnderAnOpenLog(t *testing.T) {
+	for name, tamper := range map[string]func(t *testing.T, path string){
+		"emptied": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },
+		"cut within a line": func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			require.NoError(t, os.Truncate(path, info.Size()-20))
+		},
+		"removed": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+		"replaced": func(t *testing.T, path string) {
+			require.NoError(t, os.Rename(path, path+".old"))
+			require.NoError(t, os.WriteFile(path, nil, 0o600))
+		},
+		"a line added": func(t *testing.T, path string) {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.WriteString("{}\n")
+			require.NoError(t, errors.Join(err, f.Close()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "history.jsonl")
+			l := open(t, history.Options{Dir: dir})
+			add(t, l, 3)
+			require.Zero(t, l.Faults())
+			tamper(t, path)
+			last := add(t, l, 1)
+			require.Equal(t, uint64(1), l.Faults())
+			add(t, l, 1)
+			require.Equal(t, uint64(1), l.Faults(), "told once")
+			raw, err := os.ReadFile(path)
+			require.NoError(t, err)
+			line, err := history.Encode(&last)
+			require.NoError(t, err)
+			require.Contains(t, "\n"+string(raw), "\n"+string(line)+"\n", "after an end of a line, or at the beginning")
+			_, err = verify(dir, nil, nil)
+			require.ErrorIs(t, err, history.ErrBroken)
+		})
+	}
+}
+
+func TestALinkIsNotFollowed(t *testing.T) {
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(elsewhere, nil, 0o600))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "history.jsonl")))
+	_, err := history.Open(&history.Options{Dir: dir})
+	require.Error(t, err)
+	_, err = verify(dir, nil, nil)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, history.ErrBroken)
 }
 
 // rebuilt is a history of the same length that somebody else made.
@@ -142,26 +251,26 @@ func TestARebuiltChain(t *testing.T) {
 		dir := t.TempDir()
 		written(t, dir, nil)
 		rebuilt(t, dir, nil)
-		_, err := history.Verify(dir, nil, nil)
+		_, err := verify(dir, nil, nil)
 		require.NoError(t, err)
 	})
 	t.Run("is not the one that the state knows", func(t *testing.T) {
 		dir := t.TempDir()
 		_, head := written(t, dir, nil)
 		rebuilt(t, dir, nil)
-		report, err := history.Verify(dir, nil, head)
+		report, err := verify(dir, nil, head)
 		require.ErrorIs(t, err, history.ErrBroken)
 		require.Contains(t, report.Faults[0], "built anew")
 	})
 	t.Run("cannot be made without the key", func(t *testing.T) {
 		dir := t.TempDir()
 		written(t, dir, key)
-		_, err := history.Verify(dir, key, nil)
+		_, err := verify(dir, key, nil)
 		require.NoError(t, err)
-		_, err = history.Verify(dir, nil, nil)
+		_, err = verify(dir, nil, nil)
 		require.ErrorIs(t, err, history.ErrBroken, "another key is no key")
 		rebuilt(t, dir, nil)
-		_, err = history.Verify(dir, key, nil)
+		_, err = verify(dir, key, nil)
 		require.ErrorIs(t, err, history.ErrBroken)
 	})
 }
@@ -175,16 +284,16 @@ func TestATornLastLine(t *testing.T) {
 	last := strings.TrimSuffix(lines[4], "\n")
 	for n := range len(last) {
 		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:4], "")+last[:n]), 0o600))
-		report, err := history.Verify(dir, nil, &history.Head{Seq: 4, Hash: hashOf(t, lines[3])})
+		report, err := verify(dir, nil, &history.Head{Seq: 4, Hash: hashOf(t, lines[3])})
 		require.NoError(t, err)
 		require.Equal(t, n > 0, report.Torn)
 	}
-	_, err := history.Verify(dir, nil, head)
+	_, err := verify(dir, nil, head)
 	require.ErrorIs(t, err, history.ErrBroken, "unless the state knows of it")
 	l := open(t, history.Options{Dir: dir})
 	require.Equal(t, uint64(5), add(t, l, 1).Seq)
 	require.NoError(t, l.Close())
-	report, err := history.Verify(dir, nil, nil)
+	report, err := verify(dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, 5, report.Records)
 	require.False(t, report.Torn)
@@ -230,10 +339,13 @@ func TestRotation(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, info.Size(), int64(2000))
 	}
-	report, err := history.Verify(dir, nil, nil)
+	report, err := verify(dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(60), report.Last)
 	require.Greater(t, report.First, uint64(1))
+	require.NoError(t, os.Remove(files[0]))
+	_, err = verify(dir, nil, nil)
+	require.ErrorIs(t, err, history.ErrBroken, "what the log did not let go of")
 }
 
 func TestAFileMissingInTheMiddleShows(t *testing.T) {
@@ -245,7 +357,7 @@ func TestAFileMissingInTheMiddleShows(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(files), 2)
 	require.NoError(t, os.Remove(files[1]))
-	_, err = history.Verify(dir, nil, nil)
+	_, err = verify(dir, nil, nil)
 	require.ErrorIs(t, err, history.ErrBroken)
 }
 
@@ -270,7 +382,7 @@ func TestAWriteThatFailsIsAGap(t *testing.T) {
 	failures, missing = l.Health()
 	require.Equal(t, []uint64{3, 0}, []uint64{failures, missing})
 	require.NoError(t, l.Close())
-	report, err := history.Verify(dir, nil, nil)
+	report, err := verify(dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), report.Missing)
 }
@@ -291,7 +403,7 @@ func TestHalfALineOfAFullDiskIsCutOff(t *testing.T) {
 	require.Error(t, failed)
 	require.Equal(t, uint64(2), add(t, l, 1).Seq)
 	require.NoError(t, l.Close())
-	report, err := history.Verify(dir, nil, nil)
+	report, err := verify(dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Records)
 	require.Equal(t, uint64(1), report.Missing)
@@ -304,7 +416,7 @@ func TestAFolderThatCannotBeUsed(t *testing.T) {
 	require.Error(t, err)
 	_, err = history.Open(&history.Options{Dir: filepath.Join(dir, "not", "there")})
 	require.Error(t, err)
-	_, err = history.Verify(filepath.Join(dir, "not", "there"), nil, nil)
+	_, err = verify(filepath.Join(dir, "not", "there"), nil, nil)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, history.ErrBroken)
 }
@@ -348,7 +460,7 @@ func TestAppendingAtOnceKeepsTheChain(t *testing.T) {
 	require.NoError(t, l.Close())
 	_, err := l.Append(record("override.set"), false)
 	require.ErrorIs(t, err, history.ErrClosed)
-	report, err := history.Verify(dir, nil, nil)
+	report, err := verify(dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, 160, report.Records)
 }

@@ -30,6 +30,13 @@ type Options struct {
 	MaxFiles int
 	// Keep is how many records can be asked for; zero means 4096.
 	Keep int
+	// Head is the last record that the state knows of; nil if it knows none. The
+	// log goes on after it whatever the files hold, so that a tail that was cut
+	// off stays a hole for [Verify] to find.
+	Head *Head
+	// Since is the first record that is judged when the log is opened: what comes
+	// before has been looked at by somebody.
+	Since uint64
 }
 
 const (
@@ -55,20 +62,23 @@ type Log struct {
 	flush func(*os.File) error // has what was written on disk
 
 	mu     sync.Mutex
-	file   *os.File // nil without a folder
+	file   *os.File    // nil without a folder
+	info   os.FileInfo // of file, as it was opened
 	size   int64
 	head   Head
 	kept   []Record
 	last   uint64 // the highest revision of a change, also of those that are kept no more
 	gap    uint64 // records that could not be written
 	fails  uint64 // of writes, ever
-	torn   int64  // bytes of a last line that had no end when the log was opened
+	found  Report // what was there when the log was opened
+	faults uint64 // found then, or since
 	broken bool   // the file ends in half a line
 	closed bool
 }
 
 // Open opens or begins a log. A last line without an end is a crash's and cut
-// off; what comes before it is not looked at: see [Verify].
+// off. What does not hold of the rest is no error: [Log.Found] tells it, and it
+// stays where it is.
 func Open(opts *Options) (*Log, error) {
 	l := &Log{flush: (*os.File).Sync}
 	if opts != nil {
@@ -97,37 +107,34 @@ func or[T comparable](v, fallback T) T {
 	return v
 }
 
-// read takes in the newest records of all files.
+// read takes in the newest records of all files, and judges them all.
 func (l *Log) read() error {
-	files, err := list(l.opts.Dir)
+	v := verification{key: l.opts.Key, head: l.opts.Head, since: l.opts.Since}
+	torn, err := v.files(l.opts.Dir, func(r *Record) {
+		l.keep(r)
+		l.head = Head{r.Seq, r.Hash}
+	})
 	if err != nil {
 		return err
 	}
-	for _, name := range files {
-		path := filepath.Join(l.opts.Dir, name)
-		torn, err := scan(path, func(line []byte) error {
-			if r, err := decode(line); err == nil { // what is broken is Verify's to tell
-				l.keep(r)
-				l.head = Head{r.Seq, r.Hash}
-			}
-			return nil
-		})
-		if err != nil {
+	v.end()
+	l.found, l.faults = v.report, uint64(len(v.report.Faults))
+	if torn > 0 {
+		if err := cut(filepath.Join(l.opts.Dir, current), torn); err != nil {
 			return err
 		}
-		if torn > 0 && name == current {
-			l.torn = torn
-			if err := cut(path, torn); err != nil {
-				return err
-			}
-		}
+	}
+	if known := l.opts.Head; known != nil && known.Seq > 0 && (known.Seq > l.head.Seq || v.rebuilt()) {
+		l.head = Head{max(known.Seq, l.head.Seq), known.Hash}
 	}
 	return nil
 }
 
+// reopen opens the file, which may be a new one, in place of the one that was
+// open. If that is not how the file was left, somebody else has changed it.
 func (l *Log) reopen() error {
-	path := filepath.Join(l.opts.Dir, current)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, perm)
+	// A link could lead anywhere.
+	f, err := os.OpenFile(l.path(), os.O_CREATE|os.O_APPEND|os.O_RDWR|noFollow, perm)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
@@ -135,8 +142,31 @@ func (l *Log) reopen() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	l.file, l.size, l.broken = f, info.Size(), false
+	if l.info != nil && (!os.SameFile(l.info, info) || info.Size() != l.size && !l.broken) {
+		l.faults++
+	}
+	if l.file != nil {
+		_ = l.file.Close() // what it holds is on disk, or was counted as missing
+	}
+	l.file, l.info, l.size, l.broken = f, info, info.Size(), false
+	if err := l.endLine(); err != nil {
+		return err
+	}
 	return syncDir(l.opts.Dir) // so that the name of a new file is on disk, too
+}
+
+// endLine sees to it that the next line has one of its own.
+func (l *Log) endLine() error {
+	var last [1]byte
+	if l.size == 0 {
+		return nil
+	}
+	if _, err := l.file.ReadAt(last[:], l.size-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	n, err := l.file.WriteString("\n")
+	l.size += int64(n)
+	return err
 }
 
 func syncDir(dir string) error {
@@ -181,16 +211,22 @@ func (l *Log) Append(r Record, sync bool) (Record, error) {
 }
 
 func (l *Log) write(r *Record, sync bool) error {
-	if l.file == nil && l.opts.Dir == "" {
+	if l.opts.Dir == "" {
 		return nil
 	}
 	line, err := encode(r)
 	if err != nil {
 		return err
 	}
+	var surplus []string
 	if l.size > 0 && l.size+int64(len(line)) > l.opts.MaxFile {
 		if err := l.rotate(r.Seq); err != nil {
 			return err
+		}
+		if surplus, r.LetGo = l.surplus(); r.LetGo > 0 {
+			if line, err = r.resealed(l.opts.Key); err != nil {
+				return err
+			}
 		}
 	}
 	if err := l.mend(); err != nil {
@@ -208,47 +244,75 @@ func (l *Log) write(r *Record, sync bool) error {
 		}
 	}
 	l.size += int64(n)
+	for _, name := range surplus { // the record that says so is written
+		_ = os.Remove(filepath.Join(l.opts.Dir, name))
+	}
 	return nil
 }
 
-// mend takes off the end what a failed write has left.
+// mend makes the file one that a line can be added to: it takes off the end what
+// a failed write has left, and sees to it that records go where they will be
+// found.
 func (l *Log) mend() error {
 	if l.file == nil {
 		return l.reopen()
 	}
-	if !l.broken {
-		return nil
+	if l.broken {
+		if err := l.file.Truncate(l.size); err != nil {
+			return err
+		}
+		l.broken = false
 	}
-	if err := l.file.Truncate(l.size); err != nil {
+	untouched, err := l.untouched()
+	if err != nil || untouched {
 		return err
 	}
-	l.broken = false
-	return nil
+	return l.reopen()
 }
 
-// rotate puts the full file aside under the sequence that begins the next one,
-// and lets go of the oldest.
+// untouched reports whether the file is still at its place, and ends where this
+// log has left it.
+func (l *Log) untouched() (bool, error) {
+	open, err := l.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(l.path())
+	return err == nil && os.SameFile(open, there) && open.Size() == l.size, nil
+}
+
+// rotate puts the full file aside under the sequence that ends it.
 func (l *Log) rotate(next uint64) error {
 	if l.file != nil {
 		if err := errors.Join(l.file.Sync(), l.file.Close()); err != nil {
 			return err
 		}
-		l.file = nil
+		l.file, l.info = nil, nil
 	}
-	dir := l.opts.Dir
-	name := fmt.Sprintf("history-%020d.jsonl", next-1)
-	err := os.Rename(filepath.Join(dir, current), filepath.Join(dir, name))
+	aside := filepath.Join(l.opts.Dir, fmt.Sprintf("history-%020d.jsonl", next-1))
+	err := os.Rename(l.path(), aside)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // or it was put aside already, and no new one could be begun
 		return err
 	}
-	if files, err := list(dir); err == nil {
-		for len(files) > l.opts.MaxFiles-1 {
-			_ = os.Remove(filepath.Join(dir, files[0]))
-			files = files[1:]
-		}
-	}
 	return l.reopen()
 }
+
+// surplus returns the files that are to be let go of, and the sequence of the
+// first record that is kept; 0 if all are.
+func (l *Log) surplus() (names []string, first uint64) {
+	files, err := list(l.opts.Dir)
+	if err != nil || len(files) <= l.opts.MaxFiles {
+		return nil, 0
+	}
+	names = files[:len(files)-l.opts.MaxFiles]
+	var last uint64
+	if _, err := fmt.Sscanf(names[len(names)-1], "history-%d.jsonl", &last); err != nil {
+		return nil, 0 // somebody else's, and not to be removed
+	}
+	return names, last + 1
+}
+
+func (l *Log) path() string { return filepath.Join(l.opts.Dir, current) }
 
 func (l *Log) keep(r *Record) {
 	if len(l.kept) >= l.opts.Keep {
@@ -302,6 +366,21 @@ func (l *Log) Health() (failures, missing uint64) {
 	return l.fails, l.gap
 }
 
+// Found says how the files were when the log was opened, as [Verify] would have.
+func (l *Log) Found() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found
+}
+
+// Faults counts what was found not to hold when the log was opened, and how often
+// since somebody else has changed the file that is written.
+func (l *Log) Faults() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.faults
+}
+
 // Close writes what the system still holds back and closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
@@ -349,8 +428,8 @@ func list(dir string) ([]string, error) {
 
 // scan calls f for each line that has an end, and returns the length of what
 // comes after the last one.
-func scan(path string, f func(line []byte) error) (torn int64, err error) {
-	file, err := os.Open(path)
+func scan(path string, f func(line []byte)) (torn int64, err error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return 0, fmt.Errorf("history: %w", err)
 	}
@@ -364,9 +443,7 @@ func scan(path string, f func(line []byte) error) (torn int64, err error) {
 		case err != nil:
 			return 0, fmt.Errorf("history: %w", err)
 		}
-		if err := f(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
-			return 0, err
-		}
+		f(bytes.TrimSuffix(line, []byte("\n")))
 	}
 }
 

@@ -70,6 +70,9 @@ type Record struct {
 	Unrecorded uint64 `json:"unrecorded,omitempty"`
 	// Gap is how many records could not be written before this one.
 	Gap uint64 `json:"gap,omitempty"`
+	// LetGo, on the record that begins a file, is the sequence of the oldest
+	// record that is kept: the files before it were full, and too many.
+	LetGo uint64 `json:"letGo,omitempty"`
 
 	PrevHash string `json:"prevHash"`
 	// Hash is that of the record without this member, keyed if the log is.
@@ -91,6 +94,14 @@ func (r *Record) seal(key []byte) error {
 	}
 	r.Hash = digest(key, raw)
 	return nil
+}
+
+// resealed seals the record and returns it as a line without its end.
+func (r *Record) resealed(key []byte) ([]byte, error) {
+	if err := r.seal(key); err != nil {
+		return nil, err
+	}
+	return encode(r)
 }
 
 // sealed reports whether the hash is that of the record.

@@ -62,7 +62,9 @@ func (c *Contents) clone() Contents {
 // with returns the contents after a commit.
 func (c *Contents) with(commit Commit) (Contents, error) {
 	out := c.clone()
-	out.Revision = max(c.Revision, commit.Floor) + 1
+	if len(commit.Writes) > 0 || commit.Floor > 0 {
+		out.Revision = max(c.Revision, commit.Floor) + 1
+	}
 	if commit.Note != nil {
 		out.Note = commit.Note
 	}

@@ -26,7 +26,8 @@ type Contents struct {
 
 // A Commit is a change of several records, all or none.
 type Commit struct {
-	// Writes are the new values.
+	// Writes are the new values. Without any and without a Floor, the note alone
+	// is replaced and the revision stays.
 	Writes []Write
 	// Note, if any, replaces Contents.Note.
 	Note json.RawMessage

@@ -43,12 +43,12 @@ func (f *controlFlags) control(ctx context.Context, ch *chain.Chain, registry *p
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.secret(f.tokenFile)
+	tokens, err := c.tokens(f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
 	c.plane, err = admin.New(&admin.Options{
-		Chains: map[string]*chain.Chain{"demo": ch}, Tokens: []admin.Token{token}, Configured: configured,
+		Chains: map[string]*chain.Chain{"demo": ch}, Tokens: tokens, Configured: configured,
 		StateDir: f.stateDir, Registerer: registry, Logger: logger, Service: "headgate-demo",
 	})
 	if err != nil {
@@ -79,17 +79,24 @@ func (f *controlFlags) control(ctx context.Context, ch *chain.Chain, registry *p
 	return c, nil
 }
 
-// secret reads the token, or makes one.
-func (c *controller) secret(path string) (admin.Token, error) {
+// tokens reads the tokens, or makes one. A file with a secret alone is the one of
+// an administrator.
+func (c *controller) tokens(path string) ([]admin.Token, error) {
+	secret := ""
 	if path == "" {
 		c.token = admin.NewSecret()
-		return admin.NewToken("demo", admin.RoleAdmin, c.token)
+		secret = c.token
+	} else {
+		var err error
+		if secret, err = readSecret(path); err != nil {
+			return nil, err
+		}
+		if strings.ContainsAny(secret, " \t\n") {
+			return admin.ReadTokens(path)
+		}
 	}
-	secret, err := readSecret(path)
-	if err != nil {
-		return admin.Token{}, err
-	}
-	return admin.NewToken("demo", admin.RoleAdmin, secret)
+	token, err := admin.NewToken("demo", admin.RoleAdmin, secret)
+	return []admin.Token{token}, err
 }
 
 // readSecret reads a file with a token in it, which must be its owner's alone.

@@ -28,8 +28,8 @@ const (
 // ctlCommands are the commands of headgate ctl.
 type ctlCommands struct {
 	Addr      string        `help:"URL of the admin plane." env:"HEADGATE_ADMIN" default:"http://127.0.0.1:9901"`
-	Token     string        `help:"Token; better in the environment or a file than on a command line." env:"HEADGATE_ADMIN_TOKEN"`
-	TokenFile string        `help:"File with the token." env:"HEADGATE_ADMIN_TOKEN_FILE" type:"path"`
+	Token     string        `help:"Token; better in a file or the environment than on a command line. Before all others."`
+	TokenFile string        `help:"File with the token and nothing else, readable by its owner alone. Without it: $$HEADGATE_ADMIN_TOKEN, then the file that $$HEADGATE_ADMIN_TOKEN_FILE names." type:"path"`
 	JSON      bool          `help:"Print JSON, for scripts."`
 	Timeout   time.Duration `help:"How long an answer may take." default:"10s"`
 
@@ -41,6 +41,7 @@ type ctlCommands struct {
 	Watch      ctlWatch      `cmd:"" help:"Follow what happens."`
 	Why        ctlWhy        `cmd:"" help:"Say why a message went as it went."`
 	History    ctlHistory    `cmd:"" help:"Show the history, or check its files."`
+	Status     ctlStatus     `cmd:"" help:"Show how the plane itself fares."`
 	Whoami     ctlWhoami     `cmd:"" help:"Show who the token is."`
 }
 
@@ -71,7 +72,7 @@ func ctlCommand(ctx context.Context, args []string, stdout, stderr io.Writer) in
 			code = exitUsage
 			return
 		}
-		c := &ctl{ctx: ctx, out: stdout, json: commands.JSON, commands: &commands}
+		c := &ctl{ctx: ctx, out: stdout, err: stderr, json: commands.JSON, commands: &commands}
 		if err := parsed.Run(c); err != nil {
 			fmt.Fprintln(stderr, "headgate ctl:", printable(err.Error()))
 			code = exitCode(err)
@@ -107,7 +108,7 @@ func exitCode(err error) int {
 // A ctl is what commands run with.
 type ctl struct {
 	ctx      context.Context
-	out      io.Writer
+	out, err io.Writer
 	json     bool
 	commands *ctlCommands
 }
@@ -253,6 +254,14 @@ func (cmd *ctlWhy) Run(c *ctl) error {
 	return c.show(ask{path: "/v1/decisions/" + url.PathEscape(cmd.ID)}, &d, func(w io.Writer) { drawDecision(w, &d) })
 }
 
+type ctlStatus struct{}
+
+// Run shows how the plane fares.
+func (*ctlStatus) Run(c *ctl) error {
+	var st statusView
+	return c.show(ask{path: "/readyz?verbose"}, &st, func(w io.Writer) { drawStatus(w, &st) })
+}
+
 type ctlWhoami struct{}
 
 // Run shows who the token is.
@@ -293,6 +302,7 @@ func (cmd *ctlHistoryList) Run(c *ctl) error {
 type ctlHistoryVerify struct {
 	Dir     string `arg:"" type:"existingdir" help:"The folder: the server's --state-dir."`
 	KeyFile string `help:"File with the key, if the history has one." type:"existingfile"`
+	Since   uint64 `help:"The first record to judge, if somebody has looked at what comes before."`
 }
 
 // Run checks the files. It needs no server.
@@ -309,7 +319,7 @@ func (cmd *ctlHistoryVerify) Run(c *ctl) error {
 	if err != nil {
 		return err
 	}
-	report, err := history.Verify(cmd.Dir, key, head)
+	report, err := history.Verify(&history.VerifyOptions{Dir: cmd.Dir, Key: key, Head: head, Since: cmd.Since})
 	if report != nil {
 		c.print(report, func(w io.Writer) { drawReport(w, report) })
 	}

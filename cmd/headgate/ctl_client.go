@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/headgate-mcp/headgate/admin/history"
 )
@@ -98,19 +100,37 @@ func (c *ctl) open(ctx context.Context, r ask) (*http.Response, error) {
 	return nil, bad
 }
 
-// authorize adds the token: from a flag, the environment or a file.
+// authorize adds the token.
 func (c *ctl) authorize(req *http.Request) error {
-	token := c.commands.Token
-	if token == "" && c.commands.TokenFile != "" {
-		var err error
-		if token, err = readSecret(c.commands.TokenFile); err != nil {
-			return err
-		}
+	token, err := c.token()
+	if err != nil {
+		return err
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return nil
+}
+
+// token returns the token: what a flag says counts before the environment.
+func (c *ctl) token() (string, error) {
+	path := c.commands.TokenFile
+	switch {
+	case c.commands.Token != "":
+		return c.commands.Token, nil
+	case path == "" && os.Getenv("HEADGATE_ADMIN_TOKEN") != "":
+		return os.Getenv("HEADGATE_ADMIN_TOKEN"), nil
+	case path == "":
+		path = os.Getenv("HEADGATE_ADMIN_TOKEN_FILE")
+	}
+	if path == "" {
+		return "", nil
+	}
+	token, err := readSecret(path)
+	if err == nil && strings.ContainsAny(token, " \t\n") {
+		err = fmt.Errorf("%s holds more than a token: a client's file has the secret alone", path)
+	}
+	return token, err
 }
 
 // quietly reads an answer into v.
@@ -138,8 +158,26 @@ func (c *ctl) fetch(r ask, v any) error {
 	if err := json.Indent(&pretty, raw, "", "  "); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.out, pretty.String())
+	fmt.Fprintln(c.out, escaped(pretty.String()))
 	return json.Unmarshal(raw, v)
+}
+
+// escaped makes JSON fit for a terminal, and leaves it the same JSON: what does
+// not print stands in strings alone, since JSON has only ASCII around them.
+func escaped(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r < 0x7f || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // show fetches, and draws for people.
@@ -157,9 +195,9 @@ func (c *ctl) print(v any, draw func(io.Writer)) {
 		draw(c.out)
 		return
 	}
-	enc := json.NewEncoder(c.out)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(v)
+	if raw, err := json.MarshalIndent(v, "", "  "); err == nil {
+		fmt.Fprintln(c.out, escaped(string(raw)))
+	}
 }
 
 // stateHead reads which record the state in a folder knows as the last; nil if

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -66,6 +68,19 @@ type (
 		Persisted        *struct{ Local, Audit bool }
 		DryRun, Noop     bool
 	}
+	statusView struct {
+		Ready    bool
+		Degraded map[string]string
+		Store    struct {
+			Kind    string
+			Durable bool
+		}
+		History struct {
+			Failures, Missing, Faults uint64
+			Head                      history.Head
+		}
+		UptimeSeconds float64
+	}
 	decisionView struct {
 		ID, TraceID, Chain, Method, Target, Outcome, Phase string
 		Time                                               time.Time
@@ -74,8 +89,20 @@ type (
 			Interceptor, Type, Phase, Event, Mode, Verdict, Action, Reason string
 			DurationMs                                                     float64
 		}
+		SameTrace []string
 	}
 )
+
+// clock is how times are written for people: with their zone.
+const clock = "2006-01-02 15:04:05 MST"
+
+// actor writes who it was, and on whose behalf that one said to act.
+func actor(a *history.Actor) string {
+	if a.Claim == "" {
+		return a.Name
+	}
+	return fmt.Sprintf("%s (says: for %q)", a.Name, a.Claim)
+}
 
 // printable makes a text that came from elsewhere fit for a terminal.
 func printable(s string) string {
@@ -104,7 +131,7 @@ func drawList(w io.Writer, list []interceptorView) {
 	var rows [][]string
 	for i := range list {
 		it := &list[i]
-		ends, evaluations, denials := "", "", ""
+		ends, evaluations, blocked, would := "", "", "", ""
 		if at := it.Effective.ExpiresAt; at != nil {
 			ends = "in " + since(time.Until(*at))
 		}
@@ -113,11 +140,11 @@ func drawList(w io.Writer, list []interceptorView) {
 		}
 		if st := it.Stats; st != nil {
 			evaluations = fmt.Sprint(st.Recent.Active.Evaluations + st.Recent.Audit.Evaluations)
-			denials = fmt.Sprint(st.Recent.Active.Denials + st.Recent.Audit.Denials)
+			blocked, would = fmt.Sprint(st.Recent.Active.Denials), fmt.Sprint(st.Recent.Audit.Denials)
 		}
-		rows = append(rows, []string{it.Name, it.Type, it.Effective.Mode, it.Effective.Source, ends, evaluations, denials, state(it)})
+		rows = append(rows, []string{it.Name, it.Type, it.Effective.Mode, it.Effective.Source, ends, evaluations, blocked, would, state(it)})
 	}
-	columns(w, "INTERCEPTOR\tTYPE\tMODE\tBY\tENDS\tRAN/MIN\tDENIED/MIN\tSTATE", rows)
+	columns(w, "INTERCEPTOR\tTYPE\tMODE\tBY\tENDS\tRAN/MIN\tBLOCKED/MIN\tWOULD BLOCK/MIN\tSTATE", rows)
 }
 
 func state(it *interceptorView) string {
@@ -187,9 +214,12 @@ func drawChange(w io.Writer, ch *changeView) {
 	}
 	fmt.Fprintf(w, "%s %s -> %s, revision %d", printable(ch.Name), ch.Change.Before, ch.Change.After, ch.Change.Revision)
 	if at := ch.Effective.ExpiresAt; at != nil {
-		fmt.Fprintf(w, ", ends %s (in %s)", at.Local().Format(time.DateTime), since(time.Until(*at)))
+		fmt.Fprintf(w, ", ends %s (in %s)", at.Local().Format(clock), since(time.Until(*at)))
 	}
 	fmt.Fprintln(w)
+	if glass := ch.Layers.BreakGlass; glass != nil && ch.Effective.Source == "break-glass" {
+		fmt.Fprintf(w, "note: break-glass (%s) is on and holds it at %s; this counts when that has ended\n", glass.Action, ch.Effective.Mode)
+	}
 	if ch.Draining > 0 {
 		fmt.Fprintf(w, "%d messages are still under way under the policy before\n", ch.Draining)
 	}
@@ -209,12 +239,15 @@ func drawGlass(w io.Writer, g *glassView) {
 		fmt.Fprint(w, "would be: ")
 	}
 	if !g.Active {
-		fmt.Fprintln(w, "break-glass is off")
+		fmt.Fprintln(w, "break-glass is off: each interceptor runs under its own policy again")
 		return
 	}
 	fmt.Fprintf(w, "break-glass is on: %s, by %s", g.BreakGlass.Action, printable(g.BreakGlass.Actor))
 	if at := g.BreakGlass.ExpiresAt; at != nil {
 		fmt.Fprintf(w, ", ends in %s", since(time.Until(*at)))
+	}
+	if len(g.Weakened) > 0 {
+		fmt.Fprint(w, "\nnote: what mutators among the weakened redact or add, they do not any more")
 	}
 	fmt.Fprintf(w, "\nweakened: %s\nas before: %s\n", printable(strings.Join(g.Weakened, ", ")), printable(strings.Join(g.Spared, ", ")))
 	if g.Persisted != nil && !g.DryRun {
@@ -223,7 +256,7 @@ func drawGlass(w io.Writer, g *glassView) {
 }
 
 func drawDecision(w io.Writer, d *decisionView) {
-	fmt.Fprintf(w, "%s  %s %s  %s", d.Time.Local().Format(time.DateTime), printable(d.Method), printable(d.Target), d.Outcome)
+	fmt.Fprintf(w, "%s  %s %s  %s", d.Time.Local().Format(clock), printable(d.Method), printable(d.Target), d.Outcome)
 	if d.Phase != "" {
 		fmt.Fprintf(w, " in the %s", d.Phase)
 	}
@@ -233,6 +266,19 @@ func drawDecision(w io.Writer, d *decisionView) {
 		rows = append(rows, []string{s.Phase, s.Interceptor, s.Type, s.Mode, s.Verdict, s.Action, s.Reason, fmt.Sprintf("%.3f", s.DurationMs)})
 	}
 	columns(w, "PHASE\tINTERCEPTOR\tTYPE\tMODE\tVERDICT\tACTION\tREASON\tMS", rows)
+	if len(d.SameTrace) > 0 {
+		fmt.Fprintf(w, "\nof the same trace: %s\n", printable(strings.Join(d.SameTrace, ", ")))
+	}
+}
+
+func drawStatus(w io.Writer, st *statusView) {
+	fmt.Fprintf(w, "ready %t, up %s\nstore %s, survives a restart: %t\n", st.Ready, since(time.Duration(st.UptimeSeconds*float64(time.Second))),
+		printable(st.Store.Kind), st.Store.Durable)
+	fmt.Fprintf(w, "history up to %d, %d writes failed, %d records missing, %d faults\n",
+		st.History.Head.Seq, st.History.Failures, st.History.Missing, st.History.Faults)
+	for _, what := range slices.Sorted(maps.Keys(st.Degraded)) {
+		fmt.Fprintf(w, "degraded: %s: %s\n", printable(what), printable(st.Degraded[what]))
+	}
 }
 
 func drawHistory(w io.Writer, list []history.Record) {
@@ -247,16 +293,19 @@ func drawHistory(w io.Writer, list []history.Record) {
 			what = r.Problem
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(r.Seq), r.Time.Local().Format(time.DateTime), r.Actor.Name, r.Action, r.Target, string(r.Outcome), what, r.Reason,
+			fmt.Sprint(r.Seq), r.Time.Local().Format(clock), actor(&r.Actor), r.Action, r.Target, string(r.Outcome), what, r.Reason,
 		})
 	}
 	columns(w, "SEQ\tTIME\tACTOR\tACTION\tTARGET\tOUTCOME\tWHAT\tREASON", rows)
 }
 
 func drawReport(w io.Writer, r *history.Report) {
-	fmt.Fprintf(w, "%d records, up to %d\n", r.Records, r.Head.Seq)
+	fmt.Fprintf(w, "%d records, %d to %d\n", r.Records, r.First, r.Head.Seq)
 	if r.Missing > 0 {
 		fmt.Fprintf(w, "%d could not be written when they were made\n", r.Missing)
+	}
+	if r.Recovered > 0 {
+		fmt.Fprintf(w, "%d times state and history did not end alike at a start, as after a crash\n", r.Recovered)
 	}
 	if r.Torn {
 		fmt.Fprintln(w, "the last line has no end, as after a crash")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
@@ -165,6 +167,89 @@ func TestCtlExitCodes(t *testing.T) {
 	assert.Contains(t, stderr, "did you mean redact-pii?")
 }
 
+// What a flag says of the token counts before the environment; a file holds the
+// secret and nothing else.
+func TestCtlToken(t *testing.T) {
+	dir := t.TempDir()
+	alone, line := filepath.Join(dir, "alone"), filepath.Join(dir, "line")
+	require.NoError(t, os.WriteFile(alone, []byte("file\n"), 0o600))
+	require.NoError(t, os.WriteFile(line, []byte("id admin secret\n"), 0o600))
+	for _, tt := range []struct{ flag, file, env, envFile, want string }{
+		{"flag", alone, "env", alone, "flag"},
+		{"", alone, "env", "", "file"},
+		{"", "", "env", alone, "env"},
+		{"", "", "", alone, "file"},
+		{"", "", "", "", ""},
+	} {
+		t.Setenv("HEADGATE_ADMIN_TOKEN", tt.env)
+		t.Setenv("HEADGATE_ADMIN_TOKEN_FILE", tt.envFile)
+		c := &ctl{commands: &ctlCommands{Token: tt.flag, TokenFile: tt.file}}
+		got, err := c.token()
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got, "%+v", tt)
+	}
+	_, err := (&ctl{commands: &ctlCommands{TokenFile: line}}).token()
+	require.ErrorContains(t, err, "more than a token")
+}
+
+// What is printed for scripts is harmless on a terminal, and the same JSON.
+func TestEscaped(t *testing.T) {
+	raw, err := json.Marshal(map[string]string{"x": "a\u0085\u009b31m\u202ebé\U000e0001😀\u007f"})
+	require.NoError(t, err)
+	safe := escaped(string(raw))
+	for _, r := range safe {
+		assert.True(t, unicode.IsPrint(r), "%U", r)
+	}
+	assert.Contains(t, safe, "é")
+	assert.JSONEq(t, string(raw), safe)
+}
+
+// A watch goes on when the plane has been away.
+func TestCtlWatchSurvivesARestart(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	secret := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(secret, []byte("ops admin "+strings.Repeat("s", 40)+"\n"), 0o600))
+	start := func() *controlled {
+		d := startControlled(t, "--admin", addr, "--admin-token-file", secret)
+		d.token = strings.Repeat("s", 40)
+		return d
+	}
+	d := start()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watched, errs lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"ctl", "--addr", d.admin, "--token", d.token, "watch"}, &watched, &errs)
+	}()
+	flips := func() bool {
+		d.good("mode", "stamp-response", "audit", "--ttl", "1h", "--reason", "to see whether it listens")
+		d.good("clear", "stamp-response")
+		return strings.Contains(watched.String(), "stamp-response")
+	}
+	require.Eventually(t, flips, patience, 300*time.Millisecond, "%s", &errs)
+	d.stop()
+	require.Eventually(t, func() bool { return strings.Contains(errs.String(), "away") }, patience, 20*time.Millisecond)
+	watched.reset()
+	d = start()
+	defer d.stop()
+	require.Eventually(t, flips, patience, 300*time.Millisecond, "%s", &errs)
+	cancel()
+	assert.Equal(t, exitOK, <-code)
+	assert.Contains(t, d.good("status"), "ready true")
+}
+
+// What nobody would look at is refused.
+func TestDemoFlagsOfNoPlane(t *testing.T) {
+	for _, flag := range []string{"--config", "--state-dir", "--admin-token-file"} {
+		var out bytes.Buffer
+		assert.Equal(t, exitUsage, run(t.Context(), []string{"demo", "--admin", "", flag, "x"}, &out, &out))
+		assert.Contains(t, out.String(), "--admin is empty")
+	}
+}
+
 // Everything at once, and back; and what happens is there to follow.
 func TestCtlBreakGlassAndWatch(t *testing.T) {
 	d := startControlled(t)
@@ -220,6 +305,10 @@ func TestDemoFiles(t *testing.T) {
 	hangup(`{"interceptors":{"redact-pii":{"mode":"loud"}}}`)
 	require.Eventually(t, func() bool { return strings.Contains(d.err.String(), "the old one holds") }, patience, 10*time.Millisecond)
 	assert.Regexp(t, `redact-pii +mutation +audit +configured`, d.good("ls"))
+	hangup(`{"interceptors":{"redact-pi":{"mode":"audit"}}}`)
+	require.Eventually(t, func() bool {
+		return strings.Contains(d.good("status"), `degraded: configuration: no interceptor has the configured name "redact-pi"`)
+	}, patience, 10*time.Millisecond)
 	hangup(`{"interceptors":{}}`)
 	require.Eventually(t, func() bool {
 		return regexp.MustCompile(`redact-pii +mutation +active +declared`).MatchString(d.good("ls"))

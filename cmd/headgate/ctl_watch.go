@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,7 +19,7 @@ type ctlWatch struct {
 }
 
 // Run follows the plane's events until it is interrupted. A stream that breaks is
-// taken up where it broke off.
+// taken up where it broke off, also when the plane is away for a while.
 func (cmd *ctlWatch) Run(c *ctl) error {
 	q := url.Values{}
 	if cmd.Interceptor != "" {
@@ -27,7 +28,7 @@ func (cmd *ctlWatch) Run(c *ctl) error {
 	if cmd.Decisions {
 		q.Set("types", "change,override.expiring,override.expired,decision,reset,overflow")
 	}
-	last := ""
+	last, connected := "", false
 	for {
 		header := http.Header{"Accept": {"text/event-stream"}}
 		if last != "" {
@@ -37,9 +38,15 @@ func (cmd *ctlWatch) Run(c *ctl) error {
 		switch {
 		case c.ctx.Err() != nil:
 			return nil
+		case connected && errors.Is(err, errUnreachable):
+			if !c.wait("the plane is away, trying again") {
+				return nil
+			}
+			continue
 		case err != nil:
 			return err
 		}
+		connected = true
 		sc := bufio.NewScanner(res.Body)
 		sc.Buffer(nil, 1<<20)
 		var kind, data string
@@ -60,18 +67,29 @@ func (cmd *ctlWatch) Run(c *ctl) error {
 			}
 		}
 		res.Body.Close()
-		select {
-		case <-c.ctx.Done():
+		if !c.wait("") {
 			return nil
-		case <-time.After(2 * time.Second):
 		}
+	}
+}
+
+// wait waits a moment, and reports false if it was interrupted.
+func (c *ctl) wait(why string) bool {
+	if why != "" {
+		fmt.Fprintln(c.err, "headgate ctl:", why)
+	}
+	select {
+	case <-c.ctx.Done():
+		return false
+	case <-time.After(2 * time.Second):
+		return true
 	}
 }
 
 // event prints one event as a line.
 func (c *ctl) event(kind, data string) {
 	if c.json {
-		fmt.Fprintf(c.out, "{\"event\":%q,\"data\":%s}\n", kind, data)
+		fmt.Fprintln(c.out, escaped(fmt.Sprintf("{\"event\":%q,\"data\":%s}", kind, data)))
 		return
 	}
 	switch kind {

@@ -42,9 +42,9 @@ func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
 	fs.StringVar(&f.addr, "mcp", "127.0.0.1:8080", "`address` to serve MCP on, at "+endpoint)
 	fs.StringVar(&f.metrics, "metrics", defaultMetrics, "`address` to serve metrics and traces on; empty for none")
 	fs.StringVar(&f.control.addr, "admin", defaultAdmin, "`address` to serve the admin plane on; empty for none")
-	fs.StringVar(&f.control.tokenFile, "admin-token-file", "", "`file` with the admin token; without it one is made and printed")
+	fs.StringVar(&f.control.tokenFile, "admin-token-file", "", "`file` with the admin token alone, or with lines of id, role and secret; without it one is made and printed")
 	fs.StringVar(&f.control.stateDir, "state-dir", "", "`folder` to keep overrides and history in; without it they last as long as the demo")
-	fs.StringVar(&f.control.config, "config", "", "`file` with modes and more by interceptor, read again on SIGHUP")
+	fs.StringVar(&f.control.config, "config", "", "JSON `file` with modes and more by interceptor, read again on SIGHUP; see doc/OPERATIONS.md")
 	fs.Float64Var(&f.traffic, "traffic", 5, "requests a second of the demo's own client; 0 for none")
 	fs.DurationVar(&f.length, "for", 0, "`duration` after which the demo ends; 0 for never")
 	fs.Func("host", "`stdio:COMMAND or URL` of a host whose interceptors run too; may be given several times", f.addHost)
@@ -56,6 +56,8 @@ func parseDemo(args []string, stderr io.Writer) (*demoFlags, error) {
 		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case f.traffic != 0 && !(f.traffic >= minTraffic && f.traffic <= maxTraffic): // NaN is not
 		err = fmt.Errorf("--traffic must be 0, or between %v and %v", minTraffic, maxTraffic)
+	case f.control.addr == "" && f.control.config+f.control.stateDir+f.control.tokenFile != "":
+		err = errors.New("--config, --state-dir and --admin-token-file are the admin plane's, and --admin is empty")
 	case f.length < 0:
 		err = errors.New("--for must not be negative")
 	}

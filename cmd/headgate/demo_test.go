@@ -84,6 +84,12 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
+func (b *lockedBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Reset()
+}
+
 // connect returns a session of a client of one protocol revision.
 func connect(t *testing.T, url, protocol string) *mcp.ClientSession {
 	t.Helper()

@@ -52,7 +52,7 @@ func fetchTrace(ctx context.Context, from, id string) ([]keptSpan, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("is the demo running? %w", err)
+		return nil, fmt.Errorf("is the demo running there? --from says where else: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

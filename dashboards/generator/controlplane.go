@@ -82,6 +82,10 @@ func controlHealth() []panel {
 			queries: []query{{expr: "sum(increase(headgate_admin_history_write_failures_total" + with() + "[1h]))", legend: "failures"}},
 		},
 		{
+			kind: number, title: "History altered", what: "What does not hold of the history: lines edited, cut off or gone, at start or since. headgate ctl history verify says what.", unit: "short", width: 4, height: 5, red: ptr(1.0),
+			queries: []query{{expr: "sum(headgate_admin_history_faults" + with() + ")", legend: "faults"}},
+		},
+		{
 			kind: number, title: "Revision", what: "The highest revision of the state.", unit: "none", width: 4, height: 5,
 			queries: []query{{expr: "max(headgate_control_revision" + with() + ")", legend: "revision"}},
 		},
