@@ -90,6 +90,14 @@ func (s *Snapshot) Hooked(event string, phase core.Phase) bool {
 	return s.plan(event, phase) != nil
 }
 
+// Blocks reports whether any interceptor that sees messages of the event in the
+// phase could stop or change one: not all of them are in audit mode. As
+// Hooked it costs next to nothing.
+func (s *Snapshot) Blocks(event string, phase core.Phase) bool {
+	p := s.plan(event, phase)
+	return p != nil && (p.blocking || s.closed)
+}
+
 // Closed reports whether the chain was closed: what was hooked is refused.
 func (s *Snapshot) Closed() bool { return s.closed }
 

@@ -76,7 +76,7 @@ func (g *gate) pass(ctx context.Context, method string, req mcp.Request, next mc
 		gate: g, snapshot: snap, method: method, req: req, next: next,
 		note: note, request: request, response: response, rounds: rounds,
 	}
-	if note && request && !g.sending {
+	if note && request && !g.sending && (snap.Blocks(method, core.PhaseRequest) || g.notes.busy(req.GetSession())) {
 		g.notes.add(ctx, m)
 		return nil, nil
 	}

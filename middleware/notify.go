@@ -16,7 +16,9 @@ const maxNotes = 64
 // noteQueues run intercepted notifications off the read path: go-sdk handles
 // notifications in line, so that a slow interceptor would hold up everything
 // behind them. Those of one session run one after another. A goroutine lives
-// only while its session has some waiting.
+// only while its session has some waiting. What only audits look at is not
+// held up by them and stays in line, or else audit would change the order in
+// which a server does things, and drop what it has no room for.
 type noteQueues struct {
 	mu      sync.Mutex
 	waiting map[mcp.Session][]note
@@ -48,6 +50,15 @@ func (q *noteQueues) add(ctx context.Context, m *message) {
 	if !running {
 		go q.drain(session)
 	}
+}
+
+// busy reports whether some of the session wait, which later ones must not
+// overtake: policy may have turned to audit meanwhile.
+func (q *noteQueues) busy(session mcp.Session) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, running := q.waiting[session]
+	return running
 }
 
 // drop reports a notification that is not going to be handled.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +95,61 @@ func TestNotificationsThatAreBlocked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What only audits look at stays where it is without them: on the read path, in
+// order with all else, and with no queue to be dropped from.
+func TestAuditLeavesNotificationsInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled atomic.Int64
+		handle := func(context.Context, *mcp.ProgressNotificationServerRequest) {
+			time.Sleep(time.Millisecond) // long enough for a queue to fall behind
+			handled.Add(1)
+		}
+		deaf := ct.Validator("v", ct.Sleep(time.Minute, core.Allow()), ct.On(core.PhaseRequest, "notifications/progress"))
+		deaf.Mode = core.ModeAudit
+		p := protect(t, setup{
+			interceptors:  []core.Interceptor{deaf},
+			serverOptions: &mcp.ServerOptions{ProgressNotificationHandler: handle},
+			server:        echo,
+		})
+		c := p.raw(t)
+		c.handshake()
+		for i := range 200 {
+			c.send(progress(i))
+		}
+		c.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		assert.EqualValues(t, 200, handled.Load(), "none is dropped, and none overtaken by the next request")
+	})
+}
+
+// Notifications that come after a policy has turned to audit do not overtake
+// those that wait.
+func TestNotificationsStayInOrderThroughAFlip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var handled []float64
+		p := protect(t, setup{
+			interceptors: []core.Interceptor{ct.Validator("v", ct.Sleep(time.Second, core.Allow()), ct.On(core.PhaseRequest, "notifications/progress"))},
+			serverOptions: &mcp.ServerOptions{ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationServerRequest) {
+				mu.Lock()
+				defer mu.Unlock()
+				handled = append(handled, req.Params.Progress)
+			}},
+			server: echo,
+		})
+		c := p.raw(t)
+		c.handshake()
+		c.send(progress(0))
+		c.send(progress(1))
+		synctest.Wait()
+		require.NoError(t, p.chain.SetOverrides(map[string]chain.Overrides{"v": {Mode: core.ModeAudit}}))
+		c.send(progress(2))
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, []float64{0, 1, 2}, handled)
+	})
 }
 
 // More notifications than the queue holds are dropped, not piled up.
