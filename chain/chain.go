@@ -37,10 +37,12 @@ type Chain struct {
 
 // A hosted is a host in a chain, and what it listed last.
 type hosted struct {
-	name     string
-	host     Host
-	bindings []Binding
-	stop     func()
+	// Fixed at creation.
+	name string
+	host Host
+	stop func()
+
+	bindings []Binding // guarded by the chain
 }
 
 // New returns a chain without hosts. Configurations that JSON cannot hold are
@@ -161,8 +163,6 @@ func (c *Chain) follow(hd *hosted, b Binder) {
 // listed keeps what it listed before, and an interceptor with a fault is
 // present and failing.
 func (c *Chain) Refresh(ctx context.Context) error {
-	c.refresh.Lock() // or else an older list could replace a newer one
-	defer c.refresh.Unlock()
 	c.mu.Lock()
 	hosts := slices.Clone(c.hosts)
 	closed := c.closed
@@ -170,10 +170,16 @@ func (c *Chain) Refresh(ctx context.Context) error {
 	if closed {
 		return ErrClosed
 	}
+	return c.refreshHosts(ctx, hosts)
+}
+
+func (c *Chain) refreshHosts(ctx context.Context, hosts []*hosted) error {
+	c.refresh.Lock() // or else an older list could replace a newer one
+	defer c.refresh.Unlock()
 	var errs []error
 	lists := make([][]Binding, len(hosts))
 	for i, hd := range hosts {
-		list, err := bind(ctx, hd.host)
+		list, err := refreshed(ctx, hd.host)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))
 		}
@@ -189,6 +195,16 @@ func (c *Chain) Refresh(ctx context.Context) error {
 		}
 	}
 	return errors.Join(append(errs, c.compile())...)
+}
+
+// refreshed has a host look again, and lists it.
+func refreshed(ctx context.Context, h Host) ([]Binding, error) {
+	if r, ok := h.(Refresher); ok {
+		if err := r.Refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return bind(ctx, h)
 }
 
 // SetOverrides replaces all overrides, by interceptor name. It is all or
@@ -275,10 +291,9 @@ func (c *Chain) Entries() []Entry {
 
 // Hosts returns the names of the hosts in the order in which they were added.
 func (c *Chain) Hosts() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := make([]string, len(c.hosts))
-	for i, hd := range c.hosts {
+	hosts := c.snapshot.Load().hosts
+	names := make([]string, len(hosts))
+	for i, hd := range hosts {
 		names[i] = hd.name
 	}
 	return names
@@ -308,7 +323,7 @@ func (c *Chain) Close() error {
 	c.closed = true
 	hosts := c.hosts
 	// What was guarded stays guarded: messages that come late are refused.
-	s := &Snapshot{chain: c, steps: c.snapshot.Load().steps, closed: true}
+	s := &Snapshot{chain: c, hosts: slices.Clone(hosts), steps: c.snapshot.Load().steps, closed: true}
 	s.compile()
 	watching := c.snapshot.Load().observers
 	c.snapshot.Store(s)

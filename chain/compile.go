@@ -34,7 +34,7 @@ func (c *Chain) publish(s *Snapshot) {
 }
 
 func (c *Chain) build() (*Snapshot, error) {
-	s := &Snapshot{chain: c, number: c.built + 1}
+	s := &Snapshot{chain: c, number: c.built + 1, hosts: slices.Clone(c.hosts)}
 	for _, o := range c.observers {
 		s.observers = append(s.observers, *o)
 	}

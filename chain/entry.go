@@ -39,7 +39,7 @@ func (e *Entry) HostHealth() error {
 	if e.host == nil {
 		return nil
 	}
-	return e.host.Health()
+	return e.host.Health().Err
 }
 
 // Guard returns the guard that limits the interceptor. Entries of several

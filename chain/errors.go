@@ -20,6 +20,8 @@ var (
 	ErrClosed = errors.New("chain: closed")
 	// ErrUnknownName is wrapped by errors about a name that no host lists.
 	ErrUnknownName = errors.New("unknown interceptor")
+	// ErrUnknownHost is wrapped by errors about a host that a chain does not have.
+	ErrUnknownHost = errors.New("unknown host")
 	// ErrWidens is wrapped by errors about an override with more hooks than
 	// the interceptor declared.
 	ErrWidens = errors.New("override widens the declared hooks")
@@ -43,6 +45,9 @@ var (
 	// ErrPayloadWritten is the failure of a validator that wrote to its
 	// payload. Only builds with the tag headgatecheck look for it.
 	ErrPayloadWritten = errors.New("validator wrote to its payload")
+
+	errConcurrent = fmt.Errorf("%w: of this interceptor", ErrOverload)
+	errInflight   = fmt.Errorf("%w: of all interceptors", ErrOverload)
 
 	errBudget  = errors.New("fail-open budget spent")
 	errDropped = errors.New("audit queue full")

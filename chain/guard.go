@@ -162,12 +162,12 @@ func (f *flight) runInline() {
 func (f *flight) enter(total *atomic.Int64, opts *Options) error {
 	if n := total.Add(1); opts.MaxInflight > 0 && n > int64(opts.MaxInflight) {
 		total.Add(-1)
-		return ErrOverload
+		return errInflight
 	}
 	if n := f.guard.running.Add(1); opts.MaxConcurrent > 0 && n > int64(opts.MaxConcurrent) {
 		f.guard.running.Add(-1)
 		total.Add(-1)
-		return ErrOverload
+		return errConcurrent
 	}
 	f.total = total
 	return nil

@@ -57,12 +57,6 @@ type RemoteHost interface {
 	HeadRoom() time.Duration
 }
 
-// A HealthReporter is a [Host] that knows whether it can be reached.
-type HealthReporter interface {
-	// Health says why the host cannot be reached at the moment; nil if it can.
-	Health() error
-}
-
 // bind returns the host's interceptors as bindings.
 func bind(ctx context.Context, h Host) ([]Binding, error) {
 	if b, ok := h.(Binder); ok {

@@ -14,6 +14,7 @@ type Snapshot struct {
 	chain     *Chain
 	number    uint64
 	closed    bool
+	hosts     []*hosted // of which only what is fixed may be read
 	steps     []*step
 	names     map[string]*step
 	plans     map[planKey]*plan

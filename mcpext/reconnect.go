@@ -65,14 +65,15 @@ type dialedHost struct {
 	logger *slog.Logger
 	life   context.Context // ended by Close
 	end    context.CancelFunc
-	done   chan struct{} // closed when the loop has ended
-	doubt  chan struct{} // an invoke has failed in a way that puts the session in doubt
+	done   chan struct{}     // closed when the loop has ended
+	doubt  chan struct{}     // an invoke has failed in a way that puts the session in doubt
+	asked  chan chan<- error // for a look at once, and where to say what came of it
 
 	mu       sync.Mutex
 	session  *sessionHost // nil while there is none
 	list     []core.Descriptor
 	bindings []chain.Binding
-	down     error // why there is none
+	health   chain.HostHealth
 	changed  func()
 }
 
@@ -80,6 +81,7 @@ var _ interface {
 	chain.Binder
 	chain.RemoteHost
 	chain.HealthReporter
+	chain.Refresher
 } = (*dialedHost)(nil)
 
 // DialHost returns a host that dials by itself: once before it returns, and again
@@ -91,7 +93,9 @@ var _ interface {
 // A host that cannot be dialled and listed at first is an error: nobody could
 // know which guards are missing.
 func DialHost(ctx context.Context, dial Dialer, opts *DialOptions) (chain.Host, error) {
-	h := &dialedHost{dial: dial, opts: opts.withDefaults(), done: make(chan struct{}), doubt: make(chan struct{}, 1)}
+	h := &dialedHost{
+		dial: dial, opts: opts.withDefaults(), done: make(chan struct{}), doubt: make(chan struct{}, 1), asked: make(chan chan<- error),
+	}
 	h.logger = h.opts.Logger
 	if h.logger == nil {
 		h.logger = slog.New(slog.DiscardHandler)
@@ -125,7 +129,7 @@ func (h *dialedHost) connect(ctx context.Context) error {
 // take makes a session the current one.
 func (h *dialedHost) take(s *sessionHost, list []core.Descriptor) {
 	h.mu.Lock()
-	h.session, h.down = s, nil
+	h.session, h.health.Err, h.health.Fault, h.health.Since = s, nil, "", time.Now()
 	changed := h.adopt(list)
 	h.mu.Unlock()
 	changed()
@@ -157,16 +161,23 @@ func (h *dialedHost) loop() {
 	defer close(h.done)
 	backoff := h.opts.MinBackoff
 	for h.life.Err() == nil {
+		var asked chan<- error
 		if s := h.current(); s != nil {
-			h.watch(s)
 			backoff = h.opts.MinBackoff
-			continue
+			asked = h.watch(s)
 		}
-		if !h.sleep(jitter(backoff)) {
+		if asked == nil { // or else somebody waits
+			asked = h.sleep(jitter(backoff))
+		}
+		if h.life.Err() != nil {
 			return
 		}
-		if err := h.connect(h.life); err != nil {
-			h.lost(nil, err)
+		err := h.connect(h.life)
+		if asked != nil {
+			asked <- err
+		}
+		if err != nil {
+			h.lost(nil, err, faultOf(err))
 			backoff = min(2*backoff, h.opts.MaxBackoff)
 			continue
 		}
@@ -177,19 +188,21 @@ func (h *dialedHost) loop() {
 // jitter spreads a wait, so that many do not come at once.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-func (h *dialedHost) sleep(d time.Duration) bool {
+// sleep returns after d, or when the host is closed, or somebody asks for a look.
+func (h *dialedHost) sleep(d time.Duration) (asked chan<- error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-h.life.Done():
-		return false
+	case asked = <-h.asked:
 	}
+	return asked
 }
 
-// watch returns when the session has gone, or the host is closed.
-func (h *dialedHost) watch(s *sessionHost) {
+// watch returns when the session has gone, or the host is closed. If somebody
+// asked and that came out, it returns where to say what comes of dialling.
+func (h *dialedHost) watch(s *sessionHost) (asked chan<- error) {
 	gone := make(chan error, 1)
 	go func() { gone <- s.session.Wait() }()
 	var checks <-chan time.Time
@@ -199,18 +212,23 @@ func (h *dialedHost) watch(s *sessionHost) {
 		checks = ticker.C
 	}
 	for {
+		asked = nil
 		select {
 		case <-h.life.Done():
-			return
+			return nil
 		case err := <-gone:
-			h.lost(s, orEOF(err))
-			return
+			h.lost(s, orEOF(err), chain.FaultSession)
+			return nil
 		case <-checks:
 		case <-h.doubt:
+		case asked = <-h.asked:
 		}
 		if err := h.check(s); err != nil {
-			h.lost(s, err)
-			return
+			h.lost(s, err, faultOf(err))
+			return asked
+		}
+		if asked != nil {
+			asked <- nil
 		}
 	}
 }
@@ -238,16 +256,20 @@ func (h *dialedHost) check(s *sessionHost) error {
 }
 
 // lost notes that there is no session, and why.
-func (h *dialedHost) lost(s *sessionHost, err error) {
+func (h *dialedHost) lost(s *sessionHost, err error, fault chain.HostFault) {
 	if h.life.Err() != nil {
 		return
 	}
 	h.mu.Lock()
-	first := h.down == nil
-	h.session, h.down = nil, err
+	first := h.health.Err == nil
+	if first {
+		h.health.Losses++
+		h.health.Since = time.Now()
+	}
+	h.session, h.health.Err, h.health.Last, h.health.Fault = nil, fmt.Errorf("%w: %w", ErrHostDown, err), err, fault
 	h.mu.Unlock()
 	if first {
-		h.logger.Error("interceptor host is lost", "err", err)
+		h.logger.Error("interceptor host is lost", "fault", string(fault), "err", err)
 	}
 	if s != nil {
 		_ = s.Close() // the process of a stdio host, too
@@ -263,10 +285,10 @@ func (h *dialedHost) current() *sessionHost {
 // Invoke sends interceptor/invoke over the session of this moment.
 func (h *dialedHost) Invoke(ctx context.Context, name string, inv *core.Invocation) (core.Answer, error) {
 	h.mu.Lock()
-	s, down := h.session, h.down
+	s, down := h.session, h.health.Err
 	h.mu.Unlock()
 	if s == nil {
-		return core.Answer{}, fmt.Errorf("%w: %w", ErrHostDown, down)
+		return core.Answer{}, down
 	}
 	answer, err := s.Invoke(ctx, name, inv)
 	if err != nil && ctx.Err() == nil && doubtful(err) {
@@ -288,7 +310,7 @@ func doubtful(err error) bool {
 	switch {
 	case errors.As(err, &panicked):
 		return false
-	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
+	case undelivered(err), errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
 		return true
 	case errors.As(err, &remote), errors.As(err, &wire), errors.Is(err, core.ErrMalformed), errors.Is(err, chain.ErrTimeout),
 		errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrNotFound):
@@ -327,14 +349,31 @@ func (h *dialedHost) Watch(changed func()) (stop func()) {
 // HeadRoom is what the chain waits beyond the timeout that the peer is told.
 func (h *dialedHost) HeadRoom() time.Duration { return headRoom }
 
-// Health says why the host is down; nil if it is not.
-func (h *dialedHost) Health() error {
+// Health says how the host fares. Its Err wraps [ErrHostDown].
+func (h *dialedHost) Health() chain.HostHealth {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.down == nil {
-		return nil
+	return h.health
+}
+
+// Refresh lists the host again, and dials at once if it cannot be reached.
+func (h *dialedHost) Refresh(ctx context.Context) error {
+	answer := make(chan error, 1) // nobody may be there any more to take it
+	select {
+	case h.asked <- answer:
+	case <-h.done:
+		return ErrHostDown
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %w", ErrHostDown, h.down)
+	select {
+	case err := <-answer:
+		return err
+	case <-h.done:
+		return ErrHostDown
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Close ends the session and gives up dialling.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
-	"github.com/sony/gobreaker/v2"
 )
 
 // Options configures [New]. The zero value is ready to use.
@@ -33,14 +32,15 @@ type Breaker struct {
 	opts Options
 
 	circuits sync.Map // of *circuit, by name
+
+	mu       sync.Mutex
+	watchers map[*watcher]bool
 }
 
-var _ chain.Gate = (*Breaker)(nil)
+var _ chain.CircuitBreaker = (*Breaker)(nil)
 
-// A circuit can be replaced, which closes it.
-type circuit struct {
-	mu      sync.RWMutex
-	breaker *gobreaker.TwoStepCircuitBreaker[any]
+type watcher struct {
+	changed func(name string, from, to chain.CircuitState)
 }
 
 // New returns a breaker whose circuits are all closed.
@@ -68,19 +68,6 @@ func New(opts *Options) *Breaker {
 	return b
 }
 
-func (b *Breaker) make(name string) *gobreaker.TwoStepCircuitBreaker[any] {
-	return gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
-		Name: name, MaxRequests: 1, Interval: b.opts.Window, BucketPeriod: b.opts.Window / 10, Timeout: b.opts.OpenFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.Requests >= uint32(b.opts.MinCalls) && float64(c.TotalFailures) >= b.opts.Rate*float64(c.Requests)
-		},
-		IsExcluded: func(err error) bool { return errors.Is(err, errNobodys) },
-		OnStateChange: func(name string, from, to gobreaker.State) {
-			b.opts.Logger.Warn("circuit changed", "interceptor", name, "from", from.String(), "to", to.String())
-		},
-	})
-}
-
 // Errors that outcomes are told as.
 var (
 	errFailed  = errors.New("failed")
@@ -89,19 +76,20 @@ var (
 
 // Enter lets a call begin, unless its interceptor's circuit is open.
 func (b *Breaker) Enter(e *chain.Entry) (func(*chain.Outcome), error) {
-	found, ok := b.circuits.Load(e.Name)
-	if !ok {
-		found, _ = b.circuits.LoadOrStore(e.Name, &circuit{breaker: b.make(e.Name)})
-	}
-	c := found.(*circuit)
-	c.mu.RLock()
-	two := c.breaker
-	c.mu.RUnlock()
-	done, err := two.Allow()
+	done, err := b.circuit(e.Name).allow()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", chain.ErrCircuitOpen, err)
 	}
 	return func(out *chain.Outcome) { done(failure(out)) }, nil
+}
+
+// circuit returns the circuit of a name.
+func (b *Breaker) circuit(name string) *circuit {
+	if found, ok := b.circuits.Load(name); ok {
+		return found.(*circuit)
+	}
+	found, _ := b.circuits.LoadOrStore(name, newCircuit(b, name))
+	return found.(*circuit)
 }
 
 // failure says whether an outcome is one.
@@ -115,15 +103,11 @@ func failure(out *chain.Outcome) error {
 	return nil
 }
 
-// States returns the state of each circuit that was asked for: closed, open or
-// half-open.
-func (b *Breaker) States() map[string]string {
-	out := map[string]string{}
+// Circuits returns the circuits of all interceptors that were to be called.
+func (b *Breaker) Circuits() map[string]chain.Circuit {
+	out := map[string]chain.Circuit{}
 	b.circuits.Range(func(name, found any) bool {
-		c := found.(*circuit)
-		c.mu.RLock()
-		defer c.mu.RUnlock()
-		out[name.(string)] = c.breaker.State().String()
+		out[name.(string)] = found.(*circuit).status()
 		return true
 	})
 	return out
@@ -133,13 +117,35 @@ func (b *Breaker) States() map[string]string {
 // false if there is none.
 func (b *Breaker) Reset(name string) bool {
 	found, ok := b.circuits.Load(name)
-	if !ok {
-		return false
+	if ok {
+		found.(*circuit).reset()
 	}
-	c := found.(*circuit)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.breaker = b.make(name)
-	b.opts.Logger.Warn("circuit reset", "interceptor", name)
-	return true
+	return ok
+}
+
+// Watch has changed called after each change of a circuit, until stop is called.
+// It must neither block nor call the breaker.
+func (b *Breaker) Watch(changed func(name string, from, to chain.CircuitState)) (stop func()) {
+	w := &watcher{changed}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watchers == nil {
+		b.watchers = map[*watcher]bool{}
+	}
+	b.watchers[w] = true
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watchers, w)
+	}
+}
+
+// tell tells a change to whoever wants to know.
+func (b *Breaker) tell(name string, from, to chain.CircuitState) {
+	b.opts.Logger.Warn("circuit changed", "interceptor", name, "from", string(from), "to", string(to))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.watchers {
+		w.changed(name, from, to)
+	}
 }

@@ -44,6 +44,9 @@ func gated(t *testing.T, i core.Interceptor) (b *breaker.Breaker, call func() er
 	}
 }
 
+// stateOf returns the state of v.
+func stateOf(b *breaker.Breaker) string { return string(b.Circuits()["v"].State) }
+
 // An interceptor that keeps failing is left alone, tried again after a while, and
 // back once it is well.
 func TestCircuit(t *testing.T) {
@@ -64,7 +67,7 @@ func TestCircuit(t *testing.T) {
 		for range 10 {
 			require.Error(t, call())
 		}
-		assert.Equal(t, map[string]string{"v": "open"}, b.States())
+		assert.Equal(t, "open", stateOf(b))
 		before := calls.Load()
 		err := call()
 		require.ErrorIs(t, err, chain.ErrCircuitOpen)
@@ -74,13 +77,13 @@ func TestCircuit(t *testing.T) {
 		assert.Equal(t, before, calls.Load(), "it is not called")
 
 		time.Sleep(5*time.Second + time.Millisecond)
-		assert.Equal(t, map[string]string{"v": "half-open"}, b.States())
+		assert.Equal(t, "half-open", stateOf(b))
 		require.NotErrorIs(t, call(), chain.ErrCircuitOpen, "one is let through")
-		assert.Equal(t, map[string]string{"v": "open"}, b.States(), "and shows that it is still ill")
+		assert.Equal(t, "open", stateOf(b), "and shows that it is still ill")
 		time.Sleep(5*time.Second + time.Millisecond)
 		ill.Store(false)
 		require.NoError(t, call())
-		assert.Equal(t, map[string]string{"v": "closed"}, b.States())
+		assert.Equal(t, "closed", stateOf(b))
 	})
 }
 
@@ -90,7 +93,7 @@ func TestOpenCircuitFollowsFailOpen(t *testing.T) {
 	for range 30 {
 		require.NoError(t, call())
 	}
-	assert.Equal(t, map[string]string{"v": "open"}, b.States())
+	assert.Equal(t, "open", stateOf(b))
 }
 
 // Denials are what validators are for, panics and hangs are failures.
@@ -109,7 +112,7 @@ func TestWhatIsAFailure(t *testing.T) {
 			for range 25 {
 				_ = call()
 			}
-			assert.Equal(t, map[string]string{"v": tt.want}, b.States(), name)
+			assert.Equal(t, tt.want, stateOf(b), name)
 		}
 	})
 }
@@ -124,4 +127,64 @@ func TestReset(t *testing.T) {
 	assert.False(t, b.Reset("nobody"))
 	assert.True(t, b.Reset("v"))
 	require.NotErrorIs(t, call(), chain.ErrCircuitOpen)
+}
+
+// Whoever watches is told each change once, in order, and none of a circuit that
+// was replaced.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		release := make(chan struct{})
+		b, call := gated(t, ct.Validator("v", func(ctx context.Context, inv *core.Invocation) (*core.ValidationResult, error) {
+			select {
+			case <-release:
+				return core.Allow(), nil
+			default:
+				return nil, errors.New("ill")
+			}
+		}))
+		stop := b.Watch(func(name string, from, to chain.CircuitState) {
+			told = append(told, name+": "+string(from)+" to "+string(to))
+		})
+		for range 25 {
+			_ = call()
+		}
+		time.Sleep(5*time.Second + time.Millisecond)
+		_ = call()
+		require.True(t, b.Reset("v"))
+		require.True(t, b.Reset("v"), "again, which changes nothing")
+		assert.Equal(t, []string{
+			"v: closed to open", "v: open to half-open", "v: half-open to open", "v: open to closed",
+		}, told)
+		c := b.Circuits()["v"]
+		assert.EqualValues(t, 2, c.Opened)
+		assert.Equal(t, time.Now().UnixNano(), c.Since.UnixNano())
+		stop()
+		for range 25 {
+			_ = call()
+		}
+		assert.Len(t, told, 4)
+	})
+}
+
+// A call that began before a reset does not count against the new circuit.
+func TestResetForgetsCallsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(nil)
+		e := &chain.Entry{Descriptor: core.Descriptor{Metadata: core.Metadata{Name: "v"}}}
+		changes := 0
+		defer b.Watch(func(string, chain.CircuitState, chain.CircuitState) { changes++ })()
+		var ends []func(*chain.Outcome)
+		for range 25 {
+			done, err := b.Enter(e)
+			require.NoError(t, err)
+			ends = append(ends, done)
+		}
+		require.True(t, b.Reset("v"))
+		for _, done := range ends {
+			done(&chain.Outcome{Entry: e, Verdict: chain.VerdictError, Ran: true})
+		}
+		assert.Equal(t, "closed", stateOf(b))
+		assert.Zero(t, changes)
+	})
 }
