@@ -3,7 +3,7 @@ package chain
 import "time"
 
 // A CircuitBreaker is a [Gate] with a circuit for each interceptor that it was
-// asked about, by name.
+// asked about, by name. Its type must be comparable.
 type CircuitBreaker interface {
 	Gate
 	// Circuits returns the circuits. One that is not there is closed.

@@ -3,6 +3,7 @@ package chain
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/headgate-mcp/headgate/core"
@@ -102,6 +103,9 @@ func orDefault[T comparable](v, fallback T) T {
 func (o *Options) check() error {
 	if o.AuditTimeout < 0 || o.DrainTimeout < 0 || o.AuditQueue < 0 || o.AuditBytes < 0 {
 		return errors.New("chain: audit limits must not be negative")
+	}
+	if b, ok := o.Gate.(CircuitBreaker); ok && !reflect.TypeOf(b).Comparable() {
+		return errors.New("chain: a breaker must be of a comparable type")
 	}
 	if o.Timeout > core.MaxTimeout || o.InvokeTimeout > core.MaxTimeout || o.AuditTimeout > core.MaxTimeout {
 		return fmt.Errorf("chain: a timeout is over %v", core.MaxTimeout)

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 
+	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
 )
 
@@ -51,7 +52,10 @@ func budget(maxTools, maxInterceptors int) []budgetLine {
 		perPhase(&c.aborts, failures+2), perPhase(&c.auditDenials, 1),
 		perPhase(&c.auditFailures, failures+1), perPhase(&c.failOpen, failures+1),
 		of(&c.auditDropped, "%d interceptors", named), of(&c.skipped, "%d interceptors × %d phases", named, phases),
+		of(&c.refused, "%d interceptors × %d limits", named, len(chain.Limits())),
 		of(&c.inflight, "%d interceptors", named), of(&c.abandoned, "%d interceptors", named),
+		of(&c.circuitState, "%d interceptors", named), of(&c.circuitOpened, "%d interceptors", named),
+		of(&c.hostUp, "%d hosts", maxHosts+1), of(&c.hostLosses, "%d hosts", maxHosts+1),
 		of(&c.info, "%d interceptors", named), of(&c.overflow, "%d labels", len(newNames(&Options{}).counted())),
 	}
 	return lines

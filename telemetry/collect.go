@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"strconv"
 
 	"github.com/headgate-mcp/headgate/chain"
@@ -14,9 +15,11 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, vec := range m.vecs {
 		vec.Describe(ch)
 	}
-	ch <- m.abandonedDesc
-	ch <- m.infoDesc
-	ch <- m.overflowDesc
+	for _, desc := range []*prometheus.Desc{
+		m.abandonedDesc, m.infoDesc, m.overflowDesc, m.circuitStateDesc, m.circuitOpenedDesc, m.hostUpDesc, m.hostLossesDesc,
+	} {
+		ch <- desc
+	}
 }
 
 // Collect sends the metrics. What is a state and no event is read at this
@@ -28,23 +31,23 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, b := range m.names.counted() {
 		ch <- prometheus.MustNewConstMetric(m.overflowDesc, prometheus.CounterValue, float64(b.overflowed.Load()), b.label)
 	}
-	m.collectPolicies(ch)
+	m.collectHealth(ch, m.collectPolicies(ch))
 }
 
 // policyChanged takes in what a chain's interceptors are now.
 func (m *metrics) policyChanged(ch *chain.Chain, entries []*chain.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(entries) == 0 {
+	if entries == nil {
 		delete(m.policies, ch)
 		return
 	}
 	m.policies[ch] = entries
 }
 
-// collectPolicies sends what is true of interceptors now. Several chains may
-// have the same ones.
-func (m *metrics) collectPolicies(ch chan<- prometheus.Metric) {
+// collectPolicies sends what is true of interceptors now, and returns the policies.
+// Several chains may have the same interceptors.
+func (m *metrics) collectPolicies(ch chan<- prometheus.Metric) map[*chain.Chain][]*chain.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen := map[[5]string]bool{}
@@ -71,6 +74,7 @@ func (m *metrics) collectPolicies(ch chan<- prometheus.Metric) {
 	for name, n := range abandoned {
 		ch <- prometheus.MustNewConstMetric(m.abandonedDesc, prometheus.GaugeValue, float64(n), name)
 	}
+	return maps.Clone(m.policies)
 }
 
 // maxVersion bounds what an interceptor may call its version in a label.

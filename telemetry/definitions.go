@@ -23,7 +23,8 @@ const (
 // A catalog is the definitions of all metrics.
 type catalog struct {
 	serverOperation, clientOperation, invoke, stage, payload, aborts, auditDenials, auditFailures,
-	failOpen, auditDropped, skipped, inflight, abandoned, info, overflow definition
+	failOpen, auditDropped, skipped, refused, inflight, abandoned, circuitState, circuitOpened, hostUp, hostLosses,
+	info, overflow definition
 }
 
 func newCatalog() *catalog {
@@ -31,6 +32,7 @@ func newCatalog() *catalog {
 	c.histograms()
 	c.counters()
 	c.state()
+	c.health()
 	return c
 }
 
@@ -105,6 +107,12 @@ func (c *catalog) counters() {
 		[]string{semconv.LabelInterceptor, semconv.LabelPhase},
 		nil,
 	}
+	c.refused = definition{
+		semconv.MetricRefused, kindCounter,
+		"Calls of an interceptor that were not begun since a limit was reached. Each is a failure, too.",
+		[]string{semconv.LabelInterceptor, semconv.LabelLimit},
+		nil,
+	}
 }
 
 func (c *catalog) state() {
@@ -136,12 +144,40 @@ func (c *catalog) state() {
 	}
 }
 
+// health is what hosts and circuit breakers say of themselves.
+func (c *catalog) health() {
+	c.circuitState = definition{
+		semconv.MetricCircuitState, kindGauge,
+		"The circuit of an interceptor, where the chain has a breaker: 0 closed, 1 half open, 2 open.",
+		[]string{semconv.LabelInterceptor},
+		nil,
+	}
+	c.circuitOpened = definition{
+		semconv.MetricCircuitOpened, kindCounter,
+		"How often the circuit of an interceptor opened.",
+		[]string{semconv.LabelInterceptor},
+		nil,
+	}
+	c.hostUp = definition{
+		semconv.MetricHostUp, kindGauge,
+		"Whether a host that is elsewhere can be reached.",
+		[]string{semconv.LabelHost},
+		nil,
+	}
+	c.hostLosses = definition{
+		semconv.MetricHostLosses, kindCounter,
+		"How often a host that was there was lost.",
+		[]string{semconv.LabelHost},
+		nil,
+	}
+}
+
 // all returns the definitions in the order of the reference.
 func (c *catalog) all() []*definition {
 	return []*definition{
 		&c.serverOperation, &c.clientOperation, &c.invoke, &c.stage, &c.payload,
-		&c.aborts, &c.auditDenials, &c.auditFailures, &c.failOpen, &c.auditDropped, &c.skipped,
-		&c.inflight, &c.abandoned, &c.info, &c.overflow,
+		&c.aborts, &c.auditDenials, &c.auditFailures, &c.failOpen, &c.auditDropped, &c.skipped, &c.refused,
+		&c.inflight, &c.abandoned, &c.circuitState, &c.circuitOpened, &c.hostUp, &c.hostLosses, &c.info, &c.overflow,
 	}
 }
 

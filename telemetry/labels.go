@@ -16,6 +16,7 @@ import (
 const (
 	defaultMaxTools        = 64
 	defaultMaxInterceptors = 32
+	maxHosts               = 32
 	maxPrompts             = 64 // in names of spans
 	maxCustom              = 8  // methods that are not MCP's and that a hook spells out
 	maxName                = 128
@@ -144,8 +145,8 @@ func (t *table[H]) lookup(v string) *H {
 
 // names are the bounds of all labels whose values are not fixed in the code.
 type names struct {
-	interceptors, methods, events, tools, prompts, errors *bound
-	fixedTools                                            bool // Options.Tools says which
+	interceptors, methods, events, tools, prompts, errors, hosts *bound
+	fixedTools                                                   bool // Options.Tools says which
 }
 
 func newNames(opts *Options) *names {
@@ -157,6 +158,7 @@ func newNames(opts *Options) *names {
 		tools:        newBound(semconv.LabelTool, or(opts.MaxTools, defaultMaxTools)),
 		prompts:      newBound("", maxPrompts),
 		errors:       newBound(semconv.LabelErrorType, 0, errorTypes()...),
+		hosts:        newBound(semconv.LabelHost, maxHosts),
 		fixedTools:   opts.Tools != nil,
 	}
 	for _, tool := range opts.Tools {

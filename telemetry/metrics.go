@@ -20,9 +20,11 @@ type metrics struct {
 
 	invoke, stage, size                           *prometheus.HistogramVec
 	aborts, auditDenials, auditFailures, failOpen *prometheus.CounterVec
-	auditDropped, skipped                         *prometheus.CounterVec
+	auditDropped, skipped, refused                *prometheus.CounterVec
 	inflight                                      *prometheus.GaugeVec
 	abandonedDesc, infoDesc, overflowDesc         *prometheus.Desc
+	circuitStateDesc, circuitOpenedDesc           *prometheus.Desc
+	hostUpDesc, hostLossesDesc                    *prometheus.Desc
 
 	interceptors     *table[interceptorHandles]
 	events           *table[eventHandles]
@@ -43,13 +45,15 @@ func newMetrics(n *names, started time.Time) *metrics {
 		aborts: c.aborts.counter(), auditDenials: c.auditDenials.counter(),
 		auditFailures: c.auditFailures.counter(), failOpen: c.failOpen.counter(),
 		auditDropped: c.auditDropped.counter(), skipped: c.skipped.counter(),
-		inflight:      c.inflight.gauge(),
+		refused: c.refused.counter(), inflight: c.inflight.gauge(),
 		abandonedDesc: c.abandoned.desc(), infoDesc: c.info.desc(), overflowDesc: c.overflow.desc(),
+		circuitStateDesc: c.circuitState.desc(), circuitOpenedDesc: c.circuitOpened.desc(),
+		hostUpDesc: c.hostUp.desc(), hostLossesDesc: c.hostLosses.desc(),
 	}
 	server, client := c.serverOperation.histogram(), c.clientOperation.histogram()
 	m.vecs = []prometheus.Collector{
 		server, client, m.invoke, m.stage, m.size, m.aborts, m.auditDenials, m.auditFailures,
-		m.failOpen, m.auditDropped, m.skipped, m.inflight,
+		m.failOpen, m.auditDropped, m.skipped, m.refused, m.inflight,
 	}
 	m.interceptors = newTable(n.interceptors, m.newInterceptor)
 	m.events = newTable(n.events, m.newEvent)
@@ -76,6 +80,7 @@ type interceptorHandles struct {
 	name     string
 	inflight prometheus.Gauge
 	dropped  prometheus.Counter
+	refused  map[chain.Limit]prometheus.Counter // not changed once made
 
 	durations [types][modes][phases][verdicts]series
 
@@ -103,6 +108,10 @@ func (h *interceptorHandles) prepare(e *chain.Entry) {
 	if h.inflight == nil {
 		h.inflight = h.metrics.inflight.WithLabelValues(h.name)
 		h.dropped = h.metrics.auditDropped.WithLabelValues(h.name)
+		h.refused = map[chain.Limit]prometheus.Counter{}
+		for _, limit := range chain.Limits() {
+			h.refused[limit] = h.metrics.refused.WithLabelValues(h.name, string(limit))
+		}
 	}
 	for _, hook := range core.ExpandHooks(e.Hooks) {
 		i := phaseIndex(hook.Phase)

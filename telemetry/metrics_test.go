@@ -26,8 +26,8 @@ import (
 // states are the metrics that exist before the first message.
 var states = []string{
 	semconv.MetricAborts, semconv.MetricAuditDenials, semconv.MetricAuditFailures, semconv.MetricFailOpen,
-	semconv.MetricAuditDropped, semconv.MetricSkipped, semconv.MetricInflight, semconv.MetricAbandoned,
-	semconv.MetricInfo, semconv.MetricOverflow,
+	semconv.MetricAuditDropped, semconv.MetricSkipped, semconv.MetricRefused, semconv.MetricInflight, semconv.MetricAbandoned,
+	semconv.MetricCircuitState, semconv.MetricCircuitOpened, semconv.MetricHostUp, semconv.MetricHostLosses, semconv.MetricInfo, semconv.MetricOverflow,
 }
 
 // fresh is what is exposed of a validator in the request phase and a mutator in
@@ -91,6 +91,20 @@ headgate_interceptor_inflight{interceptor="v"} 0
 # TYPE headgate_interceptor_info gauge
 headgate_interceptor_info{fail_open="false",interceptor="v",mode="active",type="validation",version="1.2"} 1
 headgate_interceptor_info{fail_open="true",interceptor="m",mode="audit",type="mutation",version=""} 1
+# HELP headgate_interceptor_refused_total Calls of an interceptor that were not begun since a limit was reached. Each is a failure, too.
+# TYPE headgate_interceptor_refused_total counter
+headgate_interceptor_refused_total{interceptor="m",limit="abandoned"} 0
+headgate_interceptor_refused_total{interceptor="m",limit="budget"} 0
+headgate_interceptor_refused_total{interceptor="m",limit="circuit"} 0
+headgate_interceptor_refused_total{interceptor="m",limit="concurrency"} 0
+headgate_interceptor_refused_total{interceptor="m",limit="inflight"} 0
+headgate_interceptor_refused_total{interceptor="m",limit="payload"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="abandoned"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="budget"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="circuit"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="concurrency"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="inflight"} 0
+headgate_interceptor_refused_total{interceptor="v",limit="payload"} 0
 # HELP headgate_interceptor_skipped_total Messages that an interceptor did not see since its compat excludes their protocol version.
 # TYPE headgate_interceptor_skipped_total counter
 headgate_interceptor_skipped_total{interceptor="m",phase="response"} 0
@@ -160,7 +174,10 @@ func TestAllMetrics(t *testing.T) {
 		semconv.MetricServerOperation, semconv.MetricClientOperation, semconv.MetricInvoke, semconv.MetricStage, semconv.MetricPayload,
 	}, states...)
 	// A closed chain has no interceptors, so that nothing is true of them.
-	gone := map[string]bool{semconv.MetricInfo: true, semconv.MetricAbandoned: true}
+	gone := map[string]bool{
+		semconv.MetricInfo: true, semconv.MetricAbandoned: true, semconv.MetricCircuitState: true, semconv.MetricCircuitOpened: true,
+		semconv.MetricHostUp: true, semconv.MetricHostLosses: true,
+	}
 	var left []string
 	for _, name := range all {
 		if !gone[name] {

@@ -189,6 +189,9 @@ func (t *Telemetry) recordInvoke(h *handle, i *chain.Invoke, out *chain.Outcome,
 	if out.Verdict == chain.VerdictAllow || out.Verdict == chain.VerdictModify {
 		return
 	}
+	if refused := h.series.refused[out.Limit()]; refused != nil {
+		refused.Inc()
+	}
 	if c := h.series.phases[p].of(out); c != nil {
 		c.inc(span, now)
 		return
