@@ -2,7 +2,6 @@ package chain
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -164,12 +163,10 @@ func (m *mutation) blame() {
 // canonical returns a mutator's payload, compact and in bytes of our own. An
 // object must stay an object.
 func canonical(payload, before []byte) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(len(payload))
-	if err := json.Compact(&buf, payload); err != nil {
+	out, err := core.Compact(payload)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrMalformed, err)
 	}
-	out := buf.Bytes()
 	if before[0] == '{' && out[0] != '{' {
 		return nil, fmt.Errorf("%w: not an object", ErrUnfit)
 	}

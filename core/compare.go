@@ -17,7 +17,7 @@ func Missing(a, b []byte) (path string, missing bool) {
 	if bytes.Equal(a, b) {
 		return "", false
 	}
-	if !json.Valid(a) || !json.Valid(b) {
+	if !Valid(a) || !Valid(b) {
 		return "", true
 	}
 	sa, sb := scanner{data: a}, scanner{data: b}

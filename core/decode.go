@@ -45,7 +45,7 @@ func DecodePlain(data []byte, v any) error {
 // checkKeys refuses what is not one JSON value, duplicate keys, and keys that
 // would become a field of v by folding their case.
 func checkKeys(data []byte, v any) error {
-	if !json.Valid(data) {
+	if !Valid(data) {
 		var raw json.RawMessage
 		return fmt.Errorf("core: %w", json.Unmarshal(data, &raw))
 	}

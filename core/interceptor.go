@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -155,7 +154,7 @@ func (a Answer) Checked(t Type) (out Answer, err error) {
 
 // isObject reports whether data is one valid JSON object.
 func isObject(data []byte) bool {
-	return json.Valid(data) && firstByte(data) == '{'
+	return Valid(data) && firstByte(data) == '{'
 }
 
 // firstByte returns the first byte of data that is not white space.

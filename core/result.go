@@ -153,7 +153,7 @@ func (r *MutationResult) check() error {
 	if r.Modified && len(r.Payload) == 0 {
 		return fmt.Errorf("%w: modified without a payload", ErrMalformed)
 	}
-	if r.Modified && !json.Valid(r.Payload) {
+	if r.Modified && !Valid(r.Payload) {
 		return fmt.Errorf("%w: payload is not JSON", ErrMalformed)
 	}
 	if r.Modified && firstByte(r.Payload) == 'n' {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ var ErrNotObject = errors.New("not a JSON object")
 // Members splits a JSON object into its members, in their order and with their
 // bytes as they are. Duplicate keys are refused.
 func Members(object []byte) ([]Member, error) {
-	if !json.Valid(object) {
+	if !Valid(object) {
 		return nil, errors.New("core: invalid JSON")
 	}
 	s := scanner{data: object}
@@ -205,13 +206,23 @@ func (s *scanner) skipNested() {
 // str consumes a string literal and returns it with its quotes.
 func (s *scanner) str() []byte {
 	start := s.pos
-	for s.pos++; s.data[s.pos] != '"'; s.pos++ {
-		if s.data[s.pos] == '\\' {
-			s.pos++
+	s.pos++
+	for {
+		end := bytes.IndexByte(s.data[s.pos:], '"')
+		if end < 0 { // not valid after all
+			s.pos = len(s.data)
+			return s.data[start:]
+		}
+		s.pos += end
+		escaped := false
+		for i := s.pos - 1; i > start && s.data[i] == '\\'; i-- {
+			escaped = !escaped
+		}
+		s.pos++
+		if !escaped {
+			return s.data[start:s.pos]
 		}
 	}
-	s.pos++
-	return s.data[start:s.pos]
 }
 
 func isDelimiter(b byte) bool {

@@ -50,7 +50,7 @@ func FuzzApplyResult(f *testing.F) {
 		}
 		require.NoError(t, json.Unmarshal(applied.Payload, &got))
 		require.Contains(t, got.Meta, "io.modelcontextprotocol/x")
-		again, err := m.encode(m.result)
+		again, err := m.encode(m.result, bySomebody)
 		require.NoError(t, err)
 		require.Equal(t, string(applied.Payload), string(again), "validators saw what leaves")
 	})

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 
 	"github.com/headgate-mcp/headgate/chain"
@@ -24,7 +23,8 @@ type gate struct {
 	// peer handles requests that a result carries for this peer; nil leaves
 	// them to whoever gets the result. It is set on clients before traffic.
 	peer    *handlerBox
-	scratch sync.Pool // of *bytes.Buffer: encoder scratch, which no handler ever sees
+	scratch scratches // of encoders: no handler ever sees it
+	shapes  shapes
 	notes   noteQueues
 	embeds  atomic.Pointer[embeds]
 	offers  offers
@@ -34,7 +34,7 @@ type gate struct {
 }
 
 func newGate(ch *chain.Chain, opts *Options, sending bool) *gate {
-	g := &gate{chain: ch, sending: sending, versions: mcp.SupportedProtocolVersions()}
+	g := &gate{chain: ch, sending: sending, shapes: newShapes(), versions: mcp.SupportedProtocolVersions()}
 	if opts != nil {
 		g.opts = *opts
 	}

@@ -231,7 +231,7 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	applier chain.Applier,
 ) (*chain.Result, error) {
 	start := time.Now()
-	payload, unreadable := m.encode(v)
+	payload, unreadable := m.encode(v, parsed(!m.sending && phase == core.PhaseRequest))
 	if unreadable != nil {
 		m.logger.Warn("payload cannot be encoded", "method", m.method, "phase", phase, "message_id", m.info.ID, "err", unreadable)
 	}

@@ -14,41 +14,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxScratch keeps one huge message from pinning its buffer for ever.
-const maxScratch = 1 << 20
-
-// encode writes params or a result as the SDK would. The bytes are new: only
-// the encoder's scratch is reused. Raw parts are validated on the way.
-func (g *gate) encode(v any) (out json.RawMessage, err error) {
-	if isNil(v) {
-		return nil, nil
-	}
-	defer func() {
-		if p := recover(); p != nil { // a type's own encoder
-			out, err = nil, fmt.Errorf("middleware: encode %T: panic: %v", v, p)
-		}
-	}()
-	buf, ok := g.scratch.Get().(*bytes.Buffer)
-	if !ok {
-		buf = new(bytes.Buffer)
-	}
-	buf.Reset()
-	err = core.EncodeTo(buf, v)
-	out = bytes.Clone(buf.Bytes())
-	if buf.Cap() <= maxScratch {
-		g.scratch.Put(buf)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("middleware: encode %T: %w", v, err)
-	}
-	return out, nil
-}
-
 // isNil reports whether v is nil or a nil pointer in an interface: go-sdk
 // passes absent params as typed nils, and its own methods die on them.
 func isNil(v any) bool {
-	if v == nil {
+	switch v := v.(type) { // what there is most of
+	case nil:
 		return true
+	case *mcp.CallToolParamsRaw:
+		return v == nil
+	case *mcp.CallToolResult:
+		return v == nil
 	}
 	rv := reflect.ValueOf(v)
 	return rv.Kind() == reflect.Pointer && rv.IsNil()
@@ -181,7 +156,7 @@ func (m *message) decodeFresh(payload json.RawMessage, v any) (json.RawMessage, 
 	if err := decode(payload, v); err != nil {
 		return nil, err
 	}
-	going, err := m.encode(v)
+	going, err := m.encode(v, bySomebody)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (m *message) interceptRequests(res mcp.Result) (mcp.Result, error) {
 		Params json.RawMessage `json:"params"`
 	}
 	start := time.Now()
-	raw, unreadable := m.encode(requests)
+	raw, unreadable := m.encode(requests, bySomebody)
 	if unreadable == nil {
 		unreadable = json.Unmarshal(raw, &written)
 	}
@@ -87,7 +87,7 @@ func (m *message) interceptAnswers() error {
 	for _, id := range sortedIDs(responses) {
 		e := embedded{message: m, event: eventOf(responses[id]), phase: core.PhaseResponse, id: m.embeddedID(state, id), old: responses[id]}
 		start := time.Now()
-		payload, unreadable := m.encode(responses[id])
+		payload, unreadable := m.encode(responses[id], bySomebody)
 		fresh, err := e.intercept(payload, unreadable, time.Since(start))
 		if err != nil {
 			return err
