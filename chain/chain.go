@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ type Chain struct {
 	opts    Options
 	configs map[string]map[string]any
 	audit   *auditor
+	seed    maphash.Seed // of payloads' sums
 
 	snapshot atomic.Pointer[Snapshot]
 	ids      messageIDs
@@ -48,7 +50,7 @@ type hosted struct {
 // New returns a chain without hosts. Configurations that JSON cannot hold are
 // an error.
 func New(opts *Options) (*Chain, error) {
-	c := &Chain{opts: opts.withDefaults(), guards: map[string]*Guard{}, configs: map[string]map[string]any{}}
+	c := &Chain{opts: opts.withDefaults(), seed: maphash.MakeSeed(), guards: map[string]*Guard{}, configs: map[string]map[string]any{}}
 	for name, config := range c.opts.Config {
 		canonical, err := canonicalConfig(config)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/headgate-mcp/headgate/core"
@@ -127,11 +128,22 @@ func (c *Chain) guardOf(host string, b *Binding) *Guard {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // messageIDs makes ids that are unique among processes: a random prefix and a
-// counter, which costs one allocation a message and needs no lock.
+// counter. They are made by the dozen, in one string, since each message needs
+// one; the pool gives each processor a dozen of its own, without a lock.
 type messageIDs struct {
 	prefix string
 	last   atomic.Uint64
+	ready  sync.Pool // of *someIDs
 }
+
+// someIDs are ids that nobody has yet.
+type someIDs struct {
+	text string
+	ends [idsAtOnce]int // of each id in the text
+	next int
+}
+
+const idsAtOnce = 32
 
 func (m *messageIDs) init() {
 	var b [8]byte
@@ -145,6 +157,31 @@ func (m *messageIDs) init() {
 }
 
 func (m *messageIDs) next() string {
-	var buf [40]byte
-	return string(strconv.AppendUint(append(buf[:0], m.prefix...), m.last.Add(1), 36))
+	ids, ok := m.ready.Get().(*someIDs)
+	if !ok {
+		ids = &someIDs{next: idsAtOnce}
+	}
+	if ids.next == idsAtOnce {
+		m.more(ids)
+	}
+	start := 0
+	if ids.next > 0 {
+		start = ids.ends[ids.next-1]
+	}
+	id := ids.text[start:ids.ends[ids.next]]
+	ids.next++
+	m.ready.Put(ids)
+	return id
+}
+
+// more makes the next dozen.
+func (m *messageIDs) more(ids *someIDs) {
+	var room [40 * idsAtOnce]byte
+	text := room[:0]
+	first := m.last.Add(idsAtOnce) - idsAtOnce
+	for i := range ids.ends {
+		text = strconv.AppendUint(append(text, m.prefix...), first+uint64(i)+1, 36)
+		ids.ends[i] = len(text)
+	}
+	ids.text, ids.next = string(text), 0
 }

@@ -31,8 +31,15 @@ type execution struct {
 	abort      *AbortError
 	inline     []*auditJob // audit runs to be made before Execute returns
 
+	flights []*flight // of the validators
+	first   flight    // spares executions of one flight another allocation
+	more    []flight  // that nobody has had yet
+	flown   bool      // first has been taken
+
+	now  time.Time // the last reading of the clock: where one stage ends the next begins
 	res  Result
 	room [2]Outcome // spares most executions the slice of outcomes
+	fits [2]*flight // and that of flights
 }
 
 // Execute runs one phase of a message under this policy. The error is non-nil
@@ -106,6 +113,7 @@ func (s *Snapshot) checkConfigs(configs map[string]map[string]any) error {
 
 func (x *execution) execute(ctx context.Context) (*Result, error) {
 	start := time.Now()
+	x.now = start
 	x.begin(start)
 	if obs := x.snapshot.observers; len(obs) > 0 {
 		x.shown = Execution{
@@ -113,6 +121,7 @@ func (x *execution) execute(ctx context.Context) (*Result, error) {
 			Interceptors: x.plan.size(), PayloadSize: len(x.payload), MarshalTime: x.req.MarshalTime,
 		}
 		ctx = obs.executeStart(ctx, &x.shown)
+		x.lap() // watching is no part of a stage
 	}
 	x.ctx = ctx
 	if x.req.Direction == core.Receiving {
@@ -120,9 +129,10 @@ func (x *execution) execute(ctx context.Context) (*Result, error) {
 	} else {
 		_ = x.mutate() && x.validate()
 	}
+	x.waiter.stop()
 	x.runInlineAudits()
 	err := x.finish()
-	x.res.TotalDuration = time.Since(start)
+	x.res.TotalDuration = x.now.Sub(start)
 	if obs := x.snapshot.observers; len(obs) > 0 {
 		obs.executeEnd(ctx, &x.res, err)
 	}
@@ -143,9 +153,13 @@ func (x *execution) begin(start time.Time) {
 	if x.res.MessageID == "" {
 		x.res.MessageID = x.snapshot.chain.NewMessageID()
 	}
-	x.res.Results = x.room[:0]
+	x.res.Results, x.flights = x.room[:0], x.fits[:0]
 	if n := x.plan.size(); n > len(x.room) {
 		x.res.Results = make([]Outcome, 0, n)
+	}
+	if n := x.plan.active; n > len(x.fits) {
+		x.flights = make([]*flight, 0, n)
+		x.waiter.reserve(n)
 	}
 	x.payload, x.unreadable = x.req.Payload, x.req.Unreadable
 	if most := opts.MaxPayload; x.unreadable == nil && most > 0 && len(x.payload) > most {
@@ -207,5 +221,12 @@ func (x *execution) overtime() {
 	}
 }
 
-// late reports whether the phase has run out of time.
-func (x *execution) late() bool { return !x.limit.IsZero() && !time.Now().Before(x.limit) }
+// late reports whether the phase has run out of time, by the last reading.
+func (x *execution) late() bool { return !x.limit.IsZero() && !x.now.Before(x.limit) }
+
+// lap reads the clock and returns the time since it was last read.
+func (x *execution) lap() time.Duration {
+	before := x.now
+	x.now = time.Now()
+	return x.now.Sub(before)
+}

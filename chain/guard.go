@@ -52,7 +52,8 @@ func (g *Guard) do(ctx context.Context, kind core.Type, limits invokeLimits, inv
 ) (core.Answer, error) {
 	f := &flight{guard: g, kind: kind, invoke: invoke, inv: *inv}
 	f.propagator = limits.propagator
-	f.prepare(ctx, limits.timeout, limits.headRoom, time.Time{})
+	f.parent, f.timeout, f.headRoom = ctx, limits.timeout, limits.headRoom
+	f.prepare(time.Now(), time.Time{})
 	if limits.inline || limits.timeout <= 0 {
 		f.runInline()
 		return f.answer, f.err
@@ -61,8 +62,10 @@ func (g *Guard) do(ctx context.Context, kind core.Type, limits invokeLimits, inv
 		return core.Answer{}, ErrTooManyAbandoned
 	}
 	w := &waiter{}
+	w.expect(1)
 	w.launch(f)
 	w.wait(ctx, time.Time{})
+	w.stop()
 	if f.settled != nil {
 		return core.Answer{}, f.settled
 	}
@@ -74,14 +77,13 @@ func (g *Guard) do(ctx context.Context, kind core.Type, limits invokeLimits, inv
 // abandoned handler may still be writing.
 type flight struct {
 	callContext
-	guard   *Guard
-	total   *atomic.Int64 // of the chain; nil if the flight is not counted
-	kind    core.Type
-	invoke  func(context.Context, *core.Invocation) (core.Answer, error)
-	inv     core.Invocation
-	landing chan<- int // takes place when the flight has landed
-	place   int        // among the flights of its waiter
-	state   atomic.Int32
+	guard  *Guard
+	total  *atomic.Int64 // of the chain; nil if the flight is not counted
+	kind   core.Type
+	invoke func(context.Context, *core.Invocation) (core.Answer, error)
+	inv    core.Invocation
+	waiter *waiter // is told of the landing
+	state  atomic.Int32
 
 	// Written by the goroutine that runs the handler.
 	returned bool
@@ -90,14 +92,14 @@ type flight struct {
 	took     time.Duration
 
 	// Owned by the goroutine that waits.
-	began   time.Time
-	settled error // errDeadline or errCallerGone, if it was abandoned
-	done    bool
-	slot    int
-	step    *step
-	call    Invoke          // what the observers are shown
-	ctx     context.Context // what the observers made, for the end
-	tell    func(*Outcome)  // the gate what came of it; nil for nobody
+	headRoom time.Duration
+	began    time.Time
+	settled  error // errDeadline or errCallerGone, if it was abandoned
+	slot     int
+	step     *step
+	call     Invoke          // what the observers are shown
+	ctx      context.Context // what the observers made, for the end
+	tell     func(*Outcome)  // the gate what came of it; nil for nobody
 }
 
 // States of a flight.
@@ -108,14 +110,12 @@ const (
 	abandoned       // it runs on past its deadline
 )
 
-// prepare sets the flight's clock and context. The earlier of timeout, with its
-// head-room, and limit is the deadline; zero values set none.
-func (f *flight) prepare(parent context.Context, timeout, headRoom time.Duration, limit time.Time) {
-	f.began = time.Now()
-	f.parent = parent
-	f.timeout = timeout
-	if timeout > 0 {
-		f.deadline = f.began.Add(timeout + headRoom)
+// prepare sets the flight's clock: its time begins now. The earlier of timeout,
+// with its head-room, and limit is the deadline; zero values set none.
+func (f *flight) prepare(now, limit time.Time) {
+	f.began = now
+	if f.timeout > 0 {
+		f.deadline = now.Add(f.timeout + f.headRoom)
 	}
 	if !limit.IsZero() && (f.deadline.IsZero() || limit.Before(f.deadline)) {
 		f.deadline = limit
@@ -128,7 +128,8 @@ func (f *flight) run() {
 		f.conclude(recover())
 		switch {
 		case f.state.CompareAndSwap(flying, landed):
-			f.landing <- f.place
+			f.release()
+			f.waiter.landed()
 		case !f.state.CompareAndSwap(orphaned, landed):
 			f.guard.abandoned.Add(-1)
 		}
@@ -202,6 +203,9 @@ func (f *flight) conclude(panicked any) {
 // counted only once its deadline has passed: a caller that gives up early says
 // nothing about the handler, and must not be able to use up the guard.
 func (f *flight) abandon(cause error) bool {
+	if f.state.Load() != flying {
+		return false
+	}
 	to := orphaned
 	if cause == errDeadline {
 		to = abandoned
@@ -230,67 +234,84 @@ func (f *flight) overdue() {
 	}
 }
 
-// A waiter owns flights and waits for them on one goroutine. Its zero value is
-// ready to use.
+// A waiter waits for flights on one goroutine. The last of them to land wakes
+// it: with one channel and one timer it costs the same for many as for one. Its
+// zero value is ready to use.
 type waiter struct {
-	landing chan int // of places in flights: a channel without pointers is one allocation
+	landing chan struct{} // is sent to by the last flight that lands
+	left    atomic.Int32  // flights that have neither landed nor been abandoned
 	flights []*flight
 	timer   *time.Timer
-	pending int
+	armed   time.Time  // when the timer fires; zero if it does not
 	room    [2]*flight // spares most waiters a slice
 }
 
-// reserve makes room for as many flights to land at once. Without it there is
-// room for one.
+// reserve makes room for as many flights at once.
 func (w *waiter) reserve(most int) {
-	if cap(w.landing) < most {
-		w.landing = make(chan int, most)
+	if most > len(w.room) && most > cap(w.flights) {
+		w.flights = make([]*flight, 0, most)
 	}
 }
 
-// launch starts the flight on a goroutine of its own.
+// launch starts the flight on a goroutine of its own. Each launch is followed
+// by a wait before there is another, but for flights that begin together: these
+// are announced with expect.
 func (w *waiter) launch(f *flight) {
-	w.reserve(1)
+	f.waiter = w
 	if w.flights == nil {
 		w.flights = w.room[:0]
 	}
-	f.landing, f.place = w.landing, len(w.flights)
 	w.flights = append(w.flights, f)
-	w.pending++
 	go f.run()
+}
+
+// expect counts flights that are about to be launched. Until they all are, none
+// can be the last to land.
+func (w *waiter) expect(n int) {
+	if w.landing == nil {
+		w.landing = make(chan struct{}, 1)
+	}
+	w.left.Add(int32(n))
+}
+
+// landed is called by each flight that has landed.
+func (w *waiter) landed() {
+	if w.left.Add(-1) == 0 {
+		w.landing <- struct{}{}
+	}
 }
 
 // wait returns when each flight has landed or been abandoned: at its own
 // deadline, at limit, or when ctx ends.
 func (w *waiter) wait(ctx context.Context, limit time.Time) {
-	for w.pending > 0 {
+	for waiting := len(w.flights) > 0; waiting; {
 		select {
-		case place := <-w.landing:
-			w.settle(w.flights[place])
+		case <-w.landing:
+			waiting = false
 		case <-w.alarm(limit):
-			w.expire(time.Now(), limit)
+			w.armed = time.Time{}
+			waiting = w.expire(time.Now(), limit)
 		case <-ctx.Done():
-			w.expireAll(errCallerGone)
+			waiting = w.expireAll(errCallerGone)
 		}
-	}
-	if w.timer != nil {
-		w.timer.Stop()
 	}
 	clear(w.flights)
 	w.flights = w.flights[:0]
 }
 
-func (w *waiter) settle(f *flight) {
-	f.done = true
-	f.release()
-	w.pending--
+// stop is called when there is nothing more to wait for.
+func (w *waiter) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }
 
-// alarm returns a channel that fires at the earliest deadline.
+// alarm returns a channel that fires at the earliest deadline, or before: the
+// timer is left alone as long as it fires in time.
 func (w *waiter) alarm(limit time.Time) <-chan time.Time {
 	next := limit
 	for _, f := range w.flights {
-		if !f.done && !f.deadline.IsZero() && (next.IsZero() || f.deadline.Before(next)) {
+		if f.state.Load() == flying && !f.deadline.IsZero() && (next.IsZero() || f.deadline.Before(next)) {
 			next = f.deadline
 		}
 	}
@@ -299,41 +320,38 @@ func (w *waiter) alarm(limit time.Time) <-chan time.Time {
 		return nil
 	case w.timer == nil:
 		w.timer = time.NewTimer(time.Until(next))
+	case !w.armed.IsZero() && !next.Before(w.armed):
+		return w.timer.C
 	default:
 		w.timer.Reset(time.Until(next))
 	}
+	w.armed = next
 	return w.timer.C
 }
 
-// expire abandons the flights whose time is up.
-func (w *waiter) expire(now, limit time.Time) {
+// expire abandons the flights whose time is up and reports whether there are
+// others to wait for.
+func (w *waiter) expire(now, limit time.Time) (waiting bool) {
 	if !limit.IsZero() && !now.Before(limit) {
-		w.expireAll(errDeadline)
-		return
+		return w.expireAll(errDeadline)
 	}
+	waiting = true
 	for _, f := range w.flights {
-		if !f.done && !f.deadline.IsZero() && !now.Before(f.deadline) {
-			w.give(f, errDeadline)
+		if !f.deadline.IsZero() && !now.Before(f.deadline) && f.abandon(errDeadline) {
+			waiting = w.left.Add(-1) > 0
 		}
 	}
+	return waiting
 }
 
-// expireAll abandons what still flies and takes in what has just landed.
-func (w *waiter) expireAll(cause error) {
+// expireAll abandons all that still fly. What has landed meanwhile counts, and
+// the last of it is about to tell.
+func (w *waiter) expireAll(cause error) (waiting bool) {
+	waiting = true
 	for _, f := range w.flights {
-		if !f.done {
-			w.give(f, cause)
+		if f.abandon(cause) {
+			waiting = w.left.Add(-1) > 0
 		}
 	}
-}
-
-// give abandons one flight. If it has landed meanwhile its result counts and
-// is about to arrive.
-func (w *waiter) give(f *flight, cause error) {
-	if f.abandon(cause) {
-		f.done = true
-		w.pending--
-		return
-	}
-	w.settle(w.flights[<-w.landing])
+	return waiting
 }

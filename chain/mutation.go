@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"runtime/debug"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 // A mutation is the mutators' stage of an execution.
 type mutation struct {
 	*execution
+	object     bool      // the payload is one
+	given      bool      // the message's own bytes, to the last mutator
+	sum        uint64    // of these bytes, before
+	left       int       // active mutators that are still to run
 	modified   []int     // the outcomes that changed the payload, in order
 	called     []*flight // whose ends wait until the payload has been judged
 	revalidate bool
@@ -21,6 +26,8 @@ type mutation struct {
 func (m *mutation) run() bool {
 	defer m.end()
 	before := m.payload
+	m.object = before[0] == '{'
+	m.left = m.plan.flights - m.plan.active
 	for _, st := range m.plan.mutators {
 		if st.audit {
 			m.handOver(st)
@@ -53,14 +60,16 @@ func (m *mutation) end() {
 
 // step runs one active mutator.
 func (m *mutation) step(st *step) bool {
-	// A copy for each: a handler may keep it, and write to it when its time is over.
-	f := m.newFlight(st, bytes.Clone(m.payload))
+	own := m.own()
+	f := m.newFlight(st, own)
 	if f == nil {
 		return m.judge(&m.res.Results[len(m.res.Results)-1])
 	}
+	f.prepare(time.Now(), m.limit)
 	if st.inline {
 		f.runInline()
 	} else {
+		m.waiter.expect(1)
 		m.waiter.launch(f)
 		m.waiter.wait(m.ctx, m.limit)
 	}
@@ -71,12 +80,45 @@ func (m *mutation) step(st *step) bool {
 	if out.Action == ActionModify {
 		m.take(f.slot, out)
 	}
+	if checkWrites && m.given && f.settled == nil {
+		clear(own) // whoever reads it all the same is going to be seen
+	}
 	m.called = append(m.called, f)
 	return m.judge(out)
 }
 
+// own returns the payload in bytes for one mutator alone: a handler may keep
+// them, and write to them when its time is over. All get copies but the last,
+// where nobody is going to look at the message's own bytes after it.
+func (m *mutation) own() []byte {
+	m.left--
+	if m.left > 0 || len(m.modified) > 0 || !m.disposable() {
+		return bytes.Clone(m.payload)
+	}
+	m.given, m.sum = true, maphash.Bytes(m.snapshot.chain.seed, m.payload)
+	return m.payload
+}
+
+// disposable reports whether the payload is of no use to anybody once the
+// mutators have been given it.
+func (m *mutation) disposable() bool {
+	validated := len(m.plan.validators) == 0 || m.req.Direction == core.Receiving
+	return m.req.Disposable && !m.req.Reread && !m.plan.audits && validated
+}
+
+// unchanged reports whether a mutator's payload is what it was given. Bytes that
+// it was given outright it may have written to; their sum is that of before, and
+// keyed, so that no peer can make two payloads that look equal.
+func (m *mutation) unchanged(next []byte) bool {
+	if m.given {
+		return maphash.Bytes(m.snapshot.chain.seed, next) == m.sum
+	}
+	return bytes.Equal(next, m.payload)
+}
+
 // judge reports whether the stage goes on after an outcome.
 func (m *mutation) judge(out *Outcome) bool {
+	m.now = time.Now()
 	if m.stopped() {
 		return false
 	}
@@ -89,7 +131,7 @@ func (m *mutation) judge(out *Outcome) bool {
 
 // take makes a mutator's payload the current one, if it is fit to be.
 func (m *mutation) take(slot int, out *Outcome) {
-	next, err := canonical(out.Mutation.Payload, m.payload)
+	next, err := canonical(out.Mutation.Payload, m.object)
 	if most := m.snapshot.chain.opts.MaxPayload; err == nil && most > 0 && len(next) > most {
 		err = fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, len(next), most)
 	}
@@ -104,7 +146,7 @@ func (m *mutation) take(slot int, out *Outcome) {
 		out.fail(err)
 		return
 	}
-	if bytes.Equal(next, m.payload) {
+	if m.unchanged(next) {
 		return
 	}
 	m.payload, m.mutated = next, true
@@ -133,9 +175,15 @@ func (m *mutation) apply(payload []byte) (a Applied, err error) {
 			a, err = Applied{}, fmt.Errorf("%w: %w", ErrUnfit, &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
+	if m.plan.audits {
+		payload = bytes.Clone(payload) // audit runs may read theirs for as long as they like
+	}
 	a, err = m.req.Applier.Apply(payload)
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	if m.plan.audits {
+		a.Payload = bytes.Clone(a.Payload)
 	}
 	return a, nil
 }
@@ -162,12 +210,12 @@ func (m *mutation) blame() {
 
 // canonical returns a mutator's payload, compact and in bytes of our own. An
 // object must stay an object.
-func canonical(payload, before []byte) ([]byte, error) {
+func canonical(payload []byte, object bool) ([]byte, error) {
 	out, err := core.Compact(payload)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrMalformed, err)
 	}
-	if before[0] == '{' && out[0] != '{' {
+	if object && out[0] != '{' {
 		return nil, fmt.Errorf("%w: not an object", ErrUnfit)
 	}
 	return out, nil

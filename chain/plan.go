@@ -38,6 +38,11 @@ type plan struct {
 	// interceptor can, mutators included.
 	active   int
 	blocking bool
+	// flights counts the active ones of both types.
+	flights int
+	// audits says that some interceptor may still read the payload when the
+	// phase is over.
+	audits bool
 	// copies says that the payload outlives the validators: mutators, audit
 	// or the caller's own use follow.
 	copies bool
@@ -65,7 +70,11 @@ func newPlan(steps []*step, event string, phase core.Phase) *plan {
 
 func (p *plan) add(st *step) {
 	p.copies = p.copies || st.audit || st.entry.Type == core.TypeMutation
-	p.blocking = p.blocking || !st.audit
+	p.audits = p.audits || st.audit
+	if !st.audit {
+		p.blocking = true
+		p.flights++
+	}
 	p.bounded = p.bounded || st.entry.Compat != nil
 	if st.entry.Type == core.TypeMutation {
 		p.mutators = append(p.mutators, st)

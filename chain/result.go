@@ -29,6 +29,9 @@ type Request struct {
 	// A caller that sets it must not use Payload any more, and must not trust
 	// FinalPayload's bytes unless Mutated is set.
 	Disposable bool
+	// Reread says that Applier looks at Payload again, although it is
+	// disposable. Without it the last mutator may be given the very bytes.
+	Reread bool
 	// MessageID is handed to interceptors. If empty one is made.
 	MessageID string
 	// Retry is handed to interceptors; see [core.Invocation].
@@ -53,7 +56,9 @@ type Request struct {
 type Applier interface {
 	// Apply says whether the payload can stand in for the original. Its error
 	// is a failure of the mutator that made the payload. It is called on the
-	// caller's goroutine, perhaps several times; the last call counts.
+	// caller's goroutine, perhaps several times; the last call counts. The
+	// payload may be kept, and after Execute has returned be written to: only
+	// the Result shows it too.
 	Apply(payload json.RawMessage) (Applied, error)
 }
 

@@ -17,25 +17,37 @@ type Snapshot struct {
 	hosts     []*hosted // of which only what is fixed may be read
 	steps     []*step
 	names     map[string]*step
-	plans     map[planKey]*plan
-	patterns  bool // some hook holds a pattern, so that unnamed events may run something
-	unnamed   atomic.Pointer[map[planKey]*plan]
+	plans     map[string]*plans
+	patterns  bool   // some hook holds a pattern, so that unnamed events may run something
+	nothing   *plans // of events that nothing is hooked on
+	unnamed   atomic.Pointer[map[string]*plans]
 	observers observers
 	// propagator is that of the options, or the first observer that is one.
 	propagator Propagator
 }
 
-type planKey struct {
-	event string
-	phase core.Phase
+// plans are those of one event: for requests, and for responses. A nil plan
+// means that there is nothing to do.
+type plans [2]*plan
+
+// of returns the plan of a phase.
+func (p *plans) of(phase core.Phase) *plan {
+	if phase == core.PhaseResponse {
+		return p[1]
+	}
+	return p[0]
+}
+
+// newPlans makes the plans of an event.
+func (s *Snapshot) newPlans(event string) *plans {
+	return &plans{newPlan(s.steps, event, core.PhaseRequest), newPlan(s.steps, event, core.PhaseResponse)}
 }
 
 // maxUnnamed bounds the plans that are kept for events which only patterns
 // see: event names are an open set.
 const maxUnnamed = 1024
 
-// compile makes the plans of all events that MCP or a hook names. A nil plan
-// means that there is nothing to do.
+// compile makes the plans of all events that MCP or a hook names.
 func (s *Snapshot) compile() {
 	events := map[string]bool{}
 	for _, method := range core.StandardMethods() {
@@ -54,41 +66,50 @@ func (s *Snapshot) compile() {
 			}
 		}
 	}
-	s.plans = make(map[planKey]*plan, 2*len(events))
+	s.nothing = new(plans)
+	s.plans = make(map[string]*plans, len(events))
 	for event := range events {
-		for _, phase := range []core.Phase{core.PhaseRequest, core.PhaseResponse} {
-			s.plans[planKey{event, phase}] = newPlan(s.steps, event, phase)
-		}
+		s.plans[event] = s.newPlans(event)
 	}
-	s.unnamed.Store(&map[planKey]*plan{})
+	s.unnamed.Store(&map[string]*plans{})
+}
+
+// plansOf returns what runs for the event.
+func (s *Snapshot) plansOf(event string) *plans {
+	if p, ok := s.plans[event]; ok {
+		return p
+	}
+	if !s.patterns {
+		return s.nothing
+	}
+	known := s.unnamed.Load()
+	if p, ok := (*known)[event]; ok {
+		return p
+	}
+	p := s.newPlans(event)
+	if len(*known) < maxUnnamed {
+		grown := maps.Clone(*known)
+		grown[event] = p
+		s.unnamed.CompareAndSwap(known, &grown) // who loses makes the plans again
+	}
+	return p
 }
 
 // plan returns what runs for the event in the phase; nil for nothing.
 func (s *Snapshot) plan(event string, phase core.Phase) *plan {
-	key := planKey{event, phase}
-	if p, ok := s.plans[key]; ok {
-		return p
-	}
-	if !s.patterns {
-		return nil
-	}
-	known := s.unnamed.Load()
-	if p, ok := (*known)[key]; ok {
-		return p
-	}
-	p := newPlan(s.steps, event, phase)
-	if len(*known) < maxUnnamed {
-		grown := maps.Clone(*known)
-		grown[key] = p
-		s.unnamed.CompareAndSwap(known, &grown) // who loses makes the plan again
-	}
-	return p
+	return s.plansOf(event).of(phase)
 }
 
 // Hooked reports whether any interceptor sees messages of the event in the
 // phase. It neither locks nor, for events that MCP or a hook names, allocates.
 func (s *Snapshot) Hooked(event string, phase core.Phase) bool {
 	return s.plan(event, phase) != nil
+}
+
+// HookedPhases is [Snapshot.Hooked] for both phases at once.
+func (s *Snapshot) HookedPhases(event string) (request, response bool) {
+	p := s.plansOf(event)
+	return p[0] != nil, p[1] != nil
 }
 
 // Blocks reports whether any interceptor that sees messages of the event in the

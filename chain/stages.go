@@ -16,7 +16,6 @@ func (x *execution) validate() bool {
 	if len(x.plan.validators) == 0 {
 		return true
 	}
-	start := time.Now()
 	first := len(x.res.Results)
 	if x.plan.active > 0 {
 		x.launchValidators()
@@ -25,7 +24,7 @@ func (x *execution) validate() bool {
 			x.handOver(st)
 		}
 	}
-	x.res.Times.Validators += time.Since(start)
+	x.res.Times.Validators += x.lap()
 	return x.judgeValidators(x.res.Results[first:])
 }
 
@@ -36,9 +35,8 @@ func (x *execution) launchValidators() {
 	if x.plan.copies || !x.req.Disposable {
 		shared = bytes.Clone(x.payload)
 	}
-	var room [4]*flight
-	flights := room[:0]
-	x.waiter.reserve(x.plan.active)
+	x.flights = x.flights[:0]
+	apart := 0 // that run on goroutines of their own
 	for _, st := range x.plan.validators {
 		if st.audit {
 			x.handOver(st)
@@ -48,26 +46,47 @@ func (x *execution) launchValidators() {
 		if f == nil {
 			continue
 		}
-		flights = append(flights, f)
+		x.flights = append(x.flights, f)
 		if !st.inline {
-			x.waiter.launch(f)
+			apart++
 		}
 	}
-	for _, f := range flights {
-		if f.step.inline {
-			f.prepare(f.ctx, f.timeout, f.step.headRoom, x.limit) // its time begins now
-			f.runInline()
-		}
-	}
-	x.waiter.wait(x.ctx, x.limit)
+	x.fly(apart)
 	var spent time.Duration
-	for _, f := range flights {
+	for _, f := range x.flights {
 		out := x.land(f, shared)
 		if f.step.failOpen {
 			spent = max(spent, out.Duration)
 		}
 	}
 	x.spend(spent)
+}
+
+// fly runs the flights, those of inline interceptors one after another while
+// the others are under way.
+func (x *execution) fly(apart int) {
+	now := time.Now()
+	if apart > 0 {
+		x.waiter.expect(apart)
+		for _, f := range x.flights {
+			if !f.step.inline {
+				f.prepare(now, x.limit)
+				x.waiter.launch(f)
+			}
+		}
+	}
+	if apart < len(x.flights) {
+		for _, f := range x.flights {
+			if f.step.inline {
+				f.prepare(now, x.limit) // its time begins where the one before has ended
+				f.runInline()
+				now = f.began.Add(f.took)
+			}
+		}
+	}
+	if apart > 0 {
+		x.waiter.wait(x.ctx, x.limit)
+	}
 }
 
 // judgeValidators decides whether the verdicts stop the message. A denial
@@ -135,10 +154,11 @@ func (x *execution) mutate() bool {
 	if len(x.plan.mutators) == 0 {
 		return true
 	}
-	start := time.Now()
+	start := x.now
 	m := mutation{execution: x}
 	ok := m.run()
-	x.res.Times.Mutators += time.Since(start)
+	x.lap()
+	x.res.Times.Mutators += x.now.Sub(start)
 	if ok && m.revalidate && x.req.Direction == core.Receiving {
 		return x.revalidate()
 	}
@@ -166,7 +186,8 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 	if skip == nil && st.guard.Full() {
 		skip = ErrTooManyAbandoned
 	}
-	f := &flight{guard: st.guard, kind: st.entry.Type, invoke: st.invoke, step: st}
+	f := x.nextFlight()
+	f.guard, f.kind, f.invoke, f.step = st.guard, st.entry.Type, st.invoke, st
 	if skip == nil {
 		skip = f.enter(&x.snapshot.chain.inflight, &x.snapshot.chain.opts)
 	}
@@ -190,7 +211,23 @@ func (x *execution) newFlight(st *step, payload []byte) *flight {
 		x.end(f, out)
 		return nil
 	}
-	f.prepare(f.ctx, timeout, st.headRoom, x.limit)
+	f.parent, f.timeout, f.headRoom = f.ctx, timeout, st.headRoom
+	return f
+}
+
+// nextFlight returns a flight that nobody has had. The first one is part of the
+// execution, the others come together: a handler that runs on past its deadline
+// keeps all of them alive.
+func (x *execution) nextFlight() *flight {
+	if !x.flown {
+		x.flown = true
+		return &x.first
+	}
+	if len(x.more) == 0 {
+		x.more = make([]flight, max(1, x.plan.flights-1))
+	}
+	f := &x.more[0]
+	x.more = x.more[1:]
 	return f
 }
 
@@ -334,5 +371,6 @@ func (x *execution) runInlineAudits() {
 			x.res.ValidationSummary.Add(out.Validation)
 		}
 	}
+	x.lap()
 	slices.SortFunc(x.res.Results[first:], func(a, b Outcome) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })
 }

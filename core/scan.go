@@ -47,7 +47,11 @@ func Members(object []byte) ([]Member, error) {
 // JoinMembers writes members as an object, in their order and with their
 // values as they are, which must be valid JSON.
 func JoinMembers(members []Member) (json.RawMessage, error) {
-	out := []byte{'{'}
+	size := 2
+	for _, m := range members {
+		size += len(m.Name) + len(m.Value) + len(`"":,`)
+	}
+	out := append(make([]byte, 0, size), '{')
 	for i, m := range members {
 		name, err := Encode(m.Name)
 		if err != nil {

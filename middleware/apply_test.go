@@ -67,7 +67,9 @@ func FuzzApplyParams(f *testing.F) {
 	}
 	const original = `{"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"t","arguments":{"a":1}}`
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		params := &mcp.CallToolParamsRaw{Name: "t", Arguments: json.RawMessage(`{"a":1}`)}
+		params := &mcp.CallToolParamsRaw{Name: "t", Arguments: json.RawMessage(`{"a":1}`), Meta: mcp.Meta{
+			"progressToken": 1.0, "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+		}}
 		req := &mcp.CallToolRequest{Params: params}
 		m := applying(t, req, original)
 		applied, err := m.applyParams(payload)

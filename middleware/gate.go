@@ -66,7 +66,7 @@ func (g *gate) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 
 func (g *gate) pass(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	snap := g.chain.Snapshot()
-	request, response := snap.Hooked(method, core.PhaseRequest), snap.Hooked(method, core.PhaseResponse)
+	request, response := snap.HookedPhases(method)
 	rounds := manyRounds(method) && (g.peer != nil || g.embedsHooked(snap))
 	note := core.IsNotification(method)
 	if !request && !response && !rounds && !snap.Observed() {

@@ -34,6 +34,9 @@ var errRetarget = errors.New("changes what the request is for")
 // applyParams makes a request with the mutated params. The old request and its
 // params stay as they are: others may hold them.
 func (m *message) applyParams(payload json.RawMessage) (chain.Applied, error) {
+	if applied, ok, err := m.applyCall(payload); ok || err != nil {
+		return applied, err
+	}
 	params := newParams(m.req)
 	if params == nil {
 		return chain.Applied{}, fmt.Errorf("params of %s cannot be replaced", m.method)
@@ -297,7 +300,18 @@ func restore(original, mutated json.RawMessage, protected []string) (json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	changed := false
+	now, changed, err := restoreMembers(before, now, protected)
+	if err != nil {
+		return nil, err
+	}
+	if !changed {
+		return mutated, nil
+	}
+	return core.JoinMembers(now)
+}
+
+// restoreMembers is restore on members, and says whether there was any need.
+func restoreMembers(before, now []core.Member, protected []string) (restored []core.Member, changed bool, err error) {
 	for _, m := range before {
 		if slices.Contains(protected, m.Name) && valueOf(now, m.Name) == nil {
 			now, changed = append(now, m), true
@@ -305,15 +319,12 @@ func restore(original, mutated json.RawMessage, protected []string) (json.RawMes
 	}
 	meta, err := restoreMeta(valueOf(before, "_meta"), valueOf(now, "_meta"))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if meta != nil {
 		now, changed = core.PutMember(now, core.Member{Name: "_meta", Value: meta}), true
 	}
-	if !changed {
-		return mutated, nil
-	}
-	return core.JoinMembers(now)
+	return now, changed, nil
 }
 
 // restoreMeta returns a _meta that has the reserved keys again, or nil if none
