@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,25 +119,30 @@ func (h *dialedHost) connect(ctx context.Context) error {
 		return err
 	}
 	s := newSessionHost(session, &h.opts.SessionOptions)
-	list, err := s.List(ctx)
+	list, whole, err := s.list(ctx)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	h.take(s, list)
+	h.take(s, list, whole)
 	return nil
 }
 
 // take makes a session the current one.
-func (h *dialedHost) take(s *sessionHost, list []core.Descriptor) {
+func (h *dialedHost) take(s *sessionHost, list []core.Descriptor, whole bool) {
 	h.mu.Lock()
 	h.session, h.health.Err, h.health.Fault, h.health.Since = s, nil, "", time.Now()
-	changed := h.adopt(list)
+	changed := h.adopt(list, whole)
 	h.mu.Unlock()
 	changed()
 }
 
-// adopt takes over a list and returns what tells the chain. h.mu is held.
-func (h *dialedHost) adopt(list []core.Descriptor) (changed func()) {
+// adopt takes over a list and returns what tells the chain. From one that is not
+// whole nobody can tell what is gone: what was listed before stays, and its
+// invokes say whether it is there. h.mu is held.
+func (h *dialedHost) adopt(list []core.Descriptor, whole bool) (changed func()) {
+	if !whole {
+		list = withMissing(list, h.list)
+	}
 	if h.bindings != nil && reflect.DeepEqual(h.list, list) {
 		return func() {}
 	}
@@ -154,6 +160,17 @@ func (h *dialedHost) adopt(list []core.Descriptor) (changed func()) {
 		return func() {}
 	}
 	return h.changed
+}
+
+// withMissing returns the list with what only the one before has.
+func withMissing(list, before []core.Descriptor) []core.Descriptor {
+	for _, d := range before {
+		same := func(other core.Descriptor) bool { return other.Name == d.Name }
+		if !slices.ContainsFunc(list, same) {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // loop keeps a session until the host is closed.
@@ -244,12 +261,12 @@ func orEOF(err error) error {
 func (h *dialedHost) check(s *sessionHost) error {
 	ctx, cancel := context.WithTimeout(h.life, h.opts.DialTimeout)
 	defer cancel()
-	list, err := s.List(ctx)
+	list, whole, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
-	changed := h.adopt(list)
+	changed := h.adopt(list, whole)
 	h.mu.Unlock()
 	changed()
 	return nil

@@ -175,11 +175,17 @@ func (s *service) invoke(ctx context.Context, r *registered, req *core.InvokeReq
 	res.InvokeResult = core.InvokeResult{
 		Interceptor: r.Name, Type: r.Type, Phase: inv.Phase, Duration: time.Since(start), Answer: answer,
 	}
+	if id := inv.MessageID; id != "" && len(id) <= maxMessageID {
+		res.Meta = mcp.Meta{metaMessage: id}
+	}
 	if res.body, err = s.write(&res.InvokeResult); err != nil {
 		return nil, failed(r.Name, inv.Phase, timeout, err)
 	}
 	return res, nil
 }
+
+// maxMessageID bounds what a result repeats of the caller's words.
+const maxMessageID = 128
 
 // resultRoom is what a result may have beside a payload.
 const resultRoom = 1 << 20

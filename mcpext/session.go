@@ -129,27 +129,36 @@ func unusedName(taken []string, name string) string {
 // List drains all pages. An entry that is of an unknown type, or that cannot
 // be read, is skipped with a warning and does not take the rest with it.
 func (h *sessionHost) List(ctx context.Context) ([]core.Descriptor, error) {
-	out := []core.Descriptor{}
+	list, _, err := h.list(ctx)
+	return list, err
+}
+
+// list reports too whether all of the list could be read.
+func (h *sessionHost) list(ctx context.Context) (out []core.Descriptor, whole bool, err error) {
+	out, whole = []core.Descriptor{}, true
 	seen := map[string]bool{}
 	for cursor, page := "", 0; page < maxPages; page++ {
 		res, err := mcp.CallCustomMethod[*ListParams, *ListResult](ctx, h.session, core.MethodList, &ListParams{Cursor: cursor})
 		if err != nil {
-			return nil, fmt.Errorf("mcpext: %s: %w", core.MethodList, err)
+			return nil, false, fmt.Errorf("mcpext: %s: %w", core.MethodList, err)
 		}
+		whole = whole && res.Interceptors != nil
 		for _, raw := range res.Interceptors {
-			if d, ok := h.read(raw); ok {
+			d, ok := h.read(raw)
+			if ok {
 				out = append(out, d)
 			}
+			whole = whole && ok
 		}
 		if cursor = res.NextCursor; cursor == "" {
-			return out, nil
+			return out, whole, nil
 		}
 		if seen[cursor] {
 			break
 		}
 		seen[cursor] = true
 	}
-	return nil, fmt.Errorf("mcpext: %w", errBadList)
+	return nil, false, fmt.Errorf("mcpext: %w", errBadList)
 }
 
 func (h *sessionHost) read(raw json.RawMessage) (core.Descriptor, bool) {
@@ -180,10 +189,19 @@ func (h *sessionHost) Invoke(ctx context.Context, name string, inv *core.Invocat
 	if err != nil {
 		return core.Answer{}, h.failure(err)
 	}
-	if res.Interceptor != "" && res.Interceptor != params.Name || res.Phase != "" && res.Phase != inv.Phase {
+	if !answers(res, params) {
 		return core.Answer{}, fmt.Errorf("%w: not the answer to this invoke", core.ErrMalformed)
 	}
 	return res.Answer, nil
+}
+
+// answers reports whether a result is to the invoke that it came for, as far as
+// it says: a host or a gateway may confuse requests, and a pass for one message
+// must not be taken for another's.
+func answers(res *InvokeResult, params *InvokeParams) bool {
+	id, said := res.Meta[metaMessage]
+	return (res.Interceptor == "" || res.Interceptor == params.Name) && (res.Phase == "" || res.Phase == params.Phase) &&
+		(!said || id == params.MessageID || len(params.MessageID) > maxMessageID)
 }
 
 // params returns what an invoke sends, for this call alone: the SDK writes

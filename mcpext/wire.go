@@ -44,6 +44,10 @@ type metaOnly struct {
 	Meta mcp.Meta `json:"_meta,omitempty"`
 }
 
+// metaMessage is a member of a result's _meta: the message that the invoke was
+// for. Whoever gets it can tell an answer to another invoke from its own.
+const metaMessage = "io.github.headgate-mcp/messageId"
+
 // metaAsserted is a member of _meta: the principal was asserted already. It is
 // read where the sender is this process.
 const metaAsserted = "io.github.headgate-mcp/asserted"
