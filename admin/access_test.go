@@ -22,28 +22,31 @@ const openToAll admin.Role = ""
 // test: whoever adds one decides here who may use it.
 func wantedRoles() map[string]admin.Role {
 	return map[string]admin.Role{
-		"GET /livez":                              openToAll,
-		"GET /readyz":                             openToAll,
-		"GET /openapi.json":                       openToAll,
-		"GET /metrics":                            admin.RoleRead,
-		"GET /v1/whoami":                          admin.RoleRead,
-		"GET /v1/state":                           admin.RoleRead,
-		"GET /v1/interceptors":                    admin.RoleRead,
-		"GET /v1/interceptors/{name}":             admin.RoleRead,
-		"GET /v1/interceptors/{name}/stats":       admin.RoleRead,
-		"GET /v1/interceptors/{name}/decisions":   admin.RoleRead,
-		"PUT /v1/interceptors/{name}/override":    admin.RoleOperate,
-		"DELETE /v1/interceptors/{name}/override": admin.RoleOperate,
-		"GET /v1/decisions/{id}":                  admin.RoleRead,
-		"GET /v1/pipeline":                        admin.RoleRead,
-		"GET /v1/coverage":                        admin.RoleRead,
-		"GET /v1/overrides":                       admin.RoleRead,
-		"GET /v1/break-glass":                     admin.RoleRead,
-		"PUT /v1/break-glass":                     admin.RoleBreakGlass,
-		"DELETE /v1/break-glass":                  admin.RoleOperate,
-		"GET /v1/changes":                         admin.RoleRead,
-		"GET /v1/changes/{id}":                    admin.RoleRead,
-		"GET /v1/events":                          admin.RoleRead,
+		"GET /livez":                                 openToAll,
+		"GET /readyz":                                openToAll,
+		"GET /openapi.json":                          openToAll,
+		"GET /metrics":                               admin.RoleRead,
+		"GET /v1/whoami":                             admin.RoleRead,
+		"GET /v1/state":                              admin.RoleRead,
+		"GET /v1/interceptors":                       admin.RoleRead,
+		"GET /v1/interceptors/{name}":                admin.RoleRead,
+		"GET /v1/interceptors/{name}/stats":          admin.RoleRead,
+		"GET /v1/interceptors/{name}/decisions":      admin.RoleRead,
+		"PUT /v1/interceptors/{name}/override":       admin.RoleOperate,
+		"DELETE /v1/interceptors/{name}/override":    admin.RoleOperate,
+		"POST /v1/interceptors/{name}/breaker:reset": admin.RoleOperate,
+		"GET /v1/hosts":                              admin.RoleRead,
+		"POST /v1/hosts/{name}":                      admin.RoleOperate, // and :refresh
+		"GET /v1/decisions/{id}":                     admin.RoleRead,
+		"GET /v1/pipeline":                           admin.RoleRead,
+		"GET /v1/coverage":                           admin.RoleRead,
+		"GET /v1/overrides":                          admin.RoleRead,
+		"GET /v1/break-glass":                        admin.RoleRead,
+		"PUT /v1/break-glass":                        admin.RoleBreakGlass,
+		"DELETE /v1/break-glass":                     admin.RoleOperate,
+		"GET /v1/changes":                            admin.RoleRead,
+		"GET /v1/changes/{id}":                       admin.RoleRead,
+		"GET /v1/events":                             admin.RoleRead,
 	}
 }
 
@@ -131,6 +134,9 @@ func TestRoutesByRole(t *testing.T) {
 // as asks a route as everybody.
 func (r *rig) as(t *testing.T, method, pattern string, rank int) {
 	path := strings.NewReplacer("{name}", "guard", "{id}", "none").Replace(pattern)
+	if path == "/v1/hosts/guard" {
+		path += ":refresh"
+	}
 	for who, b := range bearers() {
 		x := exchange{method: method, path: path, header: http.Header{"If-Match": {"*"}}}
 		if b.header != nil {

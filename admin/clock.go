@@ -64,6 +64,7 @@ func (p *Plane) look() time.Duration {
 	p.stats.sample(now)
 	p.noteHead()
 	p.tellUnknown()
+	p.lookAtHosts()
 	next, warned := tick, map[string]time.Duration{}
 	p.memory.expiries(func(name string, at time.Time) {
 		left := at.Sub(now.Round(0))

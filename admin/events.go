@@ -23,6 +23,8 @@ const (
 	eventExpiring = "override.expiring" // an override ends soon
 	eventExpired  = "override.expired"  // an override has ended
 	eventDecision = "decision"          // something was decided on a message; only where asked for
+	eventBreaker  = "breaker"           // a circuit has changed
+	eventHost     = "host"              // a host was lost, or is back
 	eventReset    = "reset"             // what was missed is kept no more
 	eventOverflow = "overflow"          // the listener was too slow, and is cut off
 )

@@ -59,7 +59,8 @@ type Plane struct {
 	warned   map[string]time.Duration
 	stuck    map[string]bool // keys whose end the store did not take, and which try again
 	lastSync time.Time
-	altered  uint64 // faults of the history that have been told
+	up       map[string]bool // hosts at the last look, by chain and name
+	altered  uint64          // faults of the history that have been told
 
 	swap sync.RWMutex // held while chains and state change, so that readers see both or neither
 }
@@ -78,7 +79,7 @@ func New(opts *Options) (*Plane, error) {
 		opts: o, started: time.Now(), hub: newHub(), stats: newStatBook(), decisions: newRing(o.Decisions),
 		decided: make(chan *tally, maxQueued), refused: newRecorder(), limits: newLimiter(), hosts: newHostList(o.Hosts),
 		watchers: map[string]*watcher{}, wake: make(chan struct{}, 1), degraded: map[string]string{}, warned: map[string]time.Duration{},
-		stuck: map[string]bool{},
+		stuck: map[string]bool{}, up: map[string]bool{},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	if err := p.SetTokens(o.Tokens); err != nil {
@@ -197,6 +198,7 @@ func (p *Plane) begin() error {
 	for _, w := range p.watchers {
 		p.unwatch = append(p.unwatch, w.chain.AddObserver(w))
 	}
+	p.watchBreakers()
 	p.recover()
 	p.handler = p.newHandler()
 	p.reportCoverage()

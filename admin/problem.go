@@ -49,6 +49,7 @@ func problemTypes() map[string]problem {
 		"precondition-required": {status: http.StatusPreconditionRequired, title: "If-Match is wanted"},
 		"too-many":              {status: http.StatusTooManyRequests, title: "Too many requests"},
 		"store-unavailable":     {status: http.StatusServiceUnavailable, title: "The store cannot be written"},
+		"host-unavailable":      {status: http.StatusBadGateway, title: "The host cannot be reached"},
 		"internal":              {status: http.StatusInternalServerError, title: "Something went wrong here"},
 	}
 }

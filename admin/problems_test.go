@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/headgate-mcp/headgate/admin/control"
 	"github.com/headgate-mcp/headgate/admin/store"
 	"github.com/headgate-mcp/headgate/core"
+	ct "github.com/headgate-mcp/headgate/internal/chaintest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -50,6 +52,9 @@ func TestProblems(t *testing.T) {
 		panic(canary)
 	})}, guard(), named("pin"))
 	failing.fail(store.ErrUnavailable)
+	away := &far{Interceptor: ct.Validator("elsewhere", ct.Allow)}
+	require.NoError(t, r.chain.AddHost(context.Background(), "away", away))
+	away.lose(errors.New(canary))
 	put := func(name, secret, body string, header http.Header) exchange {
 		return exchange{method: "PUT", path: item(name) + "/override", secret: secret, body: body, header: header}
 	}
@@ -74,6 +79,7 @@ func TestProblems(t *testing.T) {
 		"invalid":               {put("guard", operateSecret, `{"mode":"audit","reason":"`+canary+`","ttl":"400d"}`, always), 422},
 		"precondition-required": {put("guard", operateSecret, auditBody, nil), 428},
 		"store-unavailable":     {put("guard", operateSecret, auditBody, always), 503},
+		"host-unavailable":      {exchange{method: "POST", path: "/v1/hosts/away:refresh", secret: operateSecret}, 502},
 		"internal":              {exchange{method: "GET", path: "/metrics", secret: readSecret}, 500},
 	} {
 		a := r.do(x.exchange)

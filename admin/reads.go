@@ -176,6 +176,14 @@ func (p *Plane) statsOf(name string, it *item) statsView {
 	if g := it.entry.Guard(); g != nil {
 		v.Abandoned = g.Abandoned()
 	}
+	v.Circuit = p.circuit(name, it)
+	for _, c := range it.chains {
+		for _, h := range p.opts.Chains[c].HostStatuses() {
+			if h.Name == it.entry.Host && v.HostFault == "" {
+				v.HostFault = h.Health.Fault
+			}
+		}
+	}
 	return v
 }
 

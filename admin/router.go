@@ -28,9 +28,20 @@ type route struct {
 	serve  func(p *Plane, w http.ResponseWriter, r *call) error
 }
 
-// routes is the table. A segment {name} is an interceptor's, percent-encoded.
+// path is the pattern as chi has it. What follows a name in its segment is left
+// to [call.name]: chi would end the name at its first colon.
+func (rt *route) path() string {
+	path, _, _ := strings.Cut(rt.pattern, "}:")
+	if path != rt.pattern {
+		path += "}"
+	}
+	return path
+}
+
+// routes is the table. A segment {name} is an interceptor's or a host's,
+// percent-encoded.
 func routes() []route {
-	const get, put, del = http.MethodGet, http.MethodPut, http.MethodDelete
+	const get, put, del, post = http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPost
 	return []route{
 		{get, "/livez", "", "", (*Plane).getLive},
 		{get, "/readyz", "", "", (*Plane).getReady},
@@ -44,6 +55,9 @@ func routes() []route {
 		{get, "/v1/interceptors/{name}/decisions", RoleRead, "", (*Plane).getDecisions},
 		{put, "/v1/interceptors/{name}/override", RoleOperate, "override.set", (*Plane).putOverride},
 		{del, "/v1/interceptors/{name}/override", RoleOperate, "override.clear", (*Plane).deleteOverride},
+		{post, "/v1/interceptors/{name}/breaker:reset", RoleOperate, "breaker.reset", (*Plane).resetBreaker},
+		{get, "/v1/hosts", RoleRead, "", (*Plane).getHosts},
+		{post, "/v1/hosts/{name}:refresh", RoleOperate, "host.refresh", (*Plane).refreshHost},
 		{get, "/v1/decisions/{id}", RoleRead, "", (*Plane).getDecision},
 		{get, "/v1/pipeline", RoleRead, "", (*Plane).getPipeline},
 		{get, "/v1/coverage", RoleRead, "", (*Plane).getCoverage},
@@ -70,7 +84,7 @@ func (p *Plane) newHandler() http.Handler {
 	r := chi.NewRouter()
 	table := routes()
 	for i := range table {
-		r.Method(table[i].method, table[i].pattern, p.wrap(&table[i]))
+		r.Method(table[i].method, table[i].path(), p.wrap(&table[i]))
 	}
 	r.NotFound(p.wrap(&route{serve: func(*Plane, http.ResponseWriter, *call) error {
 		return newProblem("not-found", "")
@@ -93,7 +107,7 @@ func allowed(r chi.Routes, req *http.Request) string {
 		path = ctx.RoutePath // mounted in another router
 	}
 	var methods []string
-	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPost} {
 		if r.Match(chi.NewRouteContext(), m, path) {
 			methods = append(methods, m)
 		}
@@ -291,15 +305,17 @@ func (p *Plane) authenticate(r *http.Request) (Principal, error) {
 	return match(*p.tokens.Load(), secret, time.Now())
 }
 
-// name returns the interceptor in the path: the segment as it was sent,
+// name returns the name in the path: the segment as it was sent,
 // unescaped once. chi's own parameter does not tell a%2Fb and a%252Fb apart.
 func (c *call) name() (string, error) {
 	pattern := strings.Split(c.route.pattern, "/")
 	segments := strings.Split(c.URL.EscapedPath(), "/")
 	for i := range pattern { // from the end, since what it is mounted under is unknown
 		if at := len(pattern) - 1 - i; strings.HasPrefix(pattern[at], "{") && i < len(segments) {
-			name, err := url.PathUnescape(segments[len(segments)-1-i])
-			if err != nil || name == "" {
+			_, verb, _ := strings.Cut(pattern[at], "}")
+			segment, ok := strings.CutSuffix(segments[len(segments)-1-i], verb)
+			name, err := url.PathUnescape(segment)
+			if err != nil || name == "" || !ok {
 				return "", newProblem("not-found", "")
 			}
 			return name, nil

@@ -165,6 +165,10 @@ type statsView struct {
 	DrainedAt *time.Time `json:"drainedAt,omitempty"`
 	// Abandoned counts calls that ignored their deadline and still run.
 	Abandoned int `json:"abandoned"`
+	// Circuit is absent where no chain of the interceptor has a breaker.
+	Circuit *circuitView `json:"circuit,omitempty"`
+	// HostFault says why the host is away; absent if it is not.
+	HostFault chain.HostFault `json:"hostFault,omitempty"`
 }
 
 func (b *statBook) view(name string) (statsView, flip) {

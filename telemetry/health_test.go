@@ -113,7 +113,10 @@ func TestCircuitMetrics(t *testing.T) {
 // Every limit is counted under its own name, and at 0 from registration on.
 func TestRefusedMetrics(t *testing.T) {
 	block := make(chan struct{})
-	waits := func(context.Context, *core.Invocation) (*core.ValidationResult, error) { <-block; return core.Allow(), nil }
+	waits := func(context.Context, *core.Invocation) (*core.ValidationResult, error) {
+		<-block
+		return core.Allow(), nil
+	}
 	for limit, s := range map[chain.Limit]setup{
 		chain.LimitPayload:     {chain: chain.Options{MaxPayload: 8}},
 		chain.LimitConcurrency: {chain: chain.Options{MaxConcurrent: 1}},

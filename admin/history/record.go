@@ -47,9 +47,10 @@ type Record struct {
 	// Surface is where it came in: api, file, system.
 	Surface string `json:"surface"`
 	// Action is what was attempted: override.set, override.clear,
-	// break-glass.set, break-glass.clear, config.load, start, gap.
+	// break-glass.set, break-glass.clear, breaker.reset, host.refresh, config.load,
+	// start, gap.
 	Action string `json:"action"`
-	// Target is the interceptor; empty where all are meant.
+	// Target is the interceptor or the host; empty where all are meant.
 	Target  string  `json:"target,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Before and After are modes where the mode is what changed.

@@ -41,6 +41,9 @@ type ctlCommands struct {
 	Watch      ctlWatch      `cmd:"" help:"Follow what happens."`
 	Why        ctlWhy        `cmd:"" help:"Say why a message went as it went."`
 	History    ctlHistory    `cmd:"" help:"Show the history, or check its files."`
+	Hosts      ctlHosts      `cmd:"" help:"List the hosts of interceptors, and how they fare."`
+	Refresh    ctlRefresh    `cmd:"" help:"Have a host list again, or dial at once if it is away."`
+	Reset      ctlReset      `cmd:"" help:"Close an interceptor's circuit."`
 	Status     ctlStatus     `cmd:"" help:"Show how the plane itself fares."`
 	Whoami     ctlWhoami     `cmd:"" help:"Show who the token is."`
 }

@@ -47,6 +47,8 @@ type (
 		FlippedAt         *time.Time
 		LastRanAt         *time.Time
 		Draining          int64
+		HostFault         string
+		Circuit           *circuitView
 	}
 	modeStats struct {
 		Evaluations, Denials, Modifications, Failures, FailOpen, Dropped uint64
@@ -142,18 +144,24 @@ func drawList(w io.Writer, list []interceptorView) {
 			evaluations = fmt.Sprint(st.Recent.Active.Evaluations + st.Recent.Audit.Evaluations)
 			blocked, would = fmt.Sprint(st.Recent.Active.Denials), fmt.Sprint(st.Recent.Audit.Denials)
 		}
-		rows = append(rows, []string{it.Name, it.Type, it.Effective.Mode, it.Effective.Source, ends, evaluations, blocked, would, state(it)})
+		rows = append(rows, []string{it.Name, it.Type, it.Effective.Mode, it.Effective.Source, ends, evaluations, blocked, would, state(it, it.Stats)})
 	}
 	columns(w, "INTERCEPTOR\tTYPE\tMODE\tBY\tENDS\tRAN/MIN\tBLOCKED/MIN\tWOULD BLOCK/MIN\tSTATE", rows)
 }
 
-func state(it *interceptorView) string {
+func state(it *interceptorView, st *statsView) string {
 	var words []string
 	if it.Pinned {
 		words = append(words, "pinned")
 	}
 	if !it.Health.OK {
 		words = append(words, "failing")
+	}
+	if st != nil && st.HostFault != "" {
+		words = append(words, "host away: "+st.HostFault)
+	}
+	if st != nil && st.Circuit != nil && st.Circuit.State != "closed" {
+		words = append(words, "circuit "+st.Circuit.State)
 	}
 	if it.Effective.FailOpen {
 		words = append(words, "fails open")
@@ -167,7 +175,7 @@ func drawInterceptor(w io.Writer, it *interceptorView, st *statsView) {
 	if at := it.Effective.ExpiresAt; at != nil {
 		fmt.Fprintf(w, ", ends in %s", since(time.Until(*at)))
 	}
-	if s := state(it); s != "" {
+	if s := state(it, st); s != "" {
 		fmt.Fprintf(w, "; %s", s)
 	}
 	fmt.Fprint(w, "\n\n")

@@ -131,6 +131,42 @@ func tampers(t *testing.T, state string) {
 	require.NoError(t, os.WriteFile(path, before, 0o600))
 }
 
+// A host that goes away is seen, dialled by hand, and back.
+func TestCtlHosts(t *testing.T) {
+	binary := buildRemote(t)
+	where, stop := serveRemote(t, binary)
+	d := startControlled(t, "--host", where)
+	defer func() { d.stop() }()
+	row := regexp.QuoteMeta(where) + ` +demo +2 +`
+	assert.Regexp(t, row+`up `, d.good("hosts"))
+	stop()
+	require.False(t, d.deletes(), "fails closed")
+	require.Eventually(t, func() bool { return strings.Contains(d.good("hosts"), "down: ") }, patience, 10*time.Millisecond)
+	assert.Regexp(t, row+`down: unreachable .* 1 +.*connection refused`, d.good("hosts"))
+	assert.Regexp(t, `remote/no-private-keys .*failing, host away: unreachable`, d.good("ls"))
+	assert.Regexp(t, `degraded: host `+regexp.QuoteMeta(where), d.waits("degraded: host", "status"))
+	code, _, stderr := d.ctl("refresh", where)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, stderr, "The host cannot be reached")
+
+	serveRemoteAt(t, binary, strings.TrimPrefix(where, "http://"))
+	out := d.good("refresh", where, "--reason", "the guards are back")
+	assert.Regexp(t, row+`up `, out)
+	assert.Contains(t, d.good("history"), "the guards are back")
+	code, _, _ = d.ctl("refresh", "nobody")
+	assert.Equal(t, exitNotFound, code)
+	assert.Regexp(t, `circuit of block-destructive closed -> closed`, d.good("reset", "block-destructive", "--reason", "to be sure"))
+}
+
+// waits runs headgate ctl until it prints a text: the plane looks every few
+// seconds.
+func (d *controlled) waits(text string, args ...string) string {
+	d.t.Helper()
+	var out string
+	require.Eventually(d.t, func() bool { out = d.good(args...); return strings.Contains(out, text) }, 3*patience, 50*time.Millisecond, text)
+	return out
+}
+
 // What goes wrong ends with a number that says what.
 func TestCtlExitCodes(t *testing.T) {
 	d := startControlled(t)

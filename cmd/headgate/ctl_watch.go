@@ -26,7 +26,7 @@ func (cmd *ctlWatch) Run(c *ctl) error {
 		q.Set("interceptor", cmd.Interceptor)
 	}
 	if cmd.Decisions {
-		q.Set("types", "change,override.expiring,override.expired,decision,reset,overflow")
+		q.Set("types", "change,override.expiring,override.expired,breaker,host,decision,reset,overflow")
 	}
 	last, connected := "", false
 	for {
@@ -104,6 +104,19 @@ func (c *ctl) event(kind, data string) {
 		if json.Unmarshal([]byte(data), &d) == nil {
 			fmt.Fprintf(c.out, "%s  %s %s  %s  message %s\n", d.Time.Local().Format(time.TimeOnly), printable(d.Method), printable(d.Target),
 				d.Outcome, printable(d.ID))
+		}
+	case "breaker":
+		var b struct {
+			Interceptor, From, To string
+			Time                  time.Time
+		}
+		if json.Unmarshal([]byte(data), &b) == nil {
+			fmt.Fprintf(c.out, "%s  circuit of %s  %s -> %s\n", b.Time.Local().Format(time.TimeOnly), printable(b.Interceptor), b.From, b.To)
+		}
+	case "host":
+		var h hostView
+		if json.Unmarshal([]byte(data), &h) == nil {
+			fmt.Fprintf(c.out, "%s  host %s  up %t  %s\n", time.Now().Format(time.TimeOnly), printable(h.Name), h.Up, h.Fault)
 		}
 	default:
 		fmt.Fprintf(c.out, "%s  %s\n", kind, printable(data))

@@ -32,7 +32,12 @@ func buildRemote(t *testing.T) string {
 // serveRemote runs the example as a web server and returns its address.
 func serveRemote(t *testing.T, binary string) (url string, stop func()) {
 	t.Helper()
-	cmd := exec.Command(binary, "--http", "127.0.0.1:0")
+	return serveRemoteAt(t, binary, "127.0.0.1:0")
+}
+
+func serveRemoteAt(t *testing.T, binary, at string) (url string, stop func()) {
+	t.Helper()
+	cmd := exec.Command(binary, "--http", at)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/chain/breaker"
 	"github.com/headgate-mcp/headgate/mcpext"
 	"github.com/headgate-mcp/headgate/middleware"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,9 +24,9 @@ func protect(server *mcp.Server, logger *slog.Logger, tel, watch chain.Observer)
 	if err := ext.Install(server); err != nil {
 		return nil, err
 	}
-	// Run them: a chain decides what their answers mean for a message, and
-	// telemetry makes spans and metrics of it.
-	ch, err := ext.Chain(&chain.Options{Observer: tel})
+	// Run them: a chain decides what their answers mean for a message, telemetry
+	// makes spans and metrics of it, and what keeps failing is left alone a while.
+	ch, err := ext.Chain(&chain.Options{Observer: tel, Gate: breaker.New(&breaker.Options{Logger: logger})})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ func decisions(f flavour) board {
 			{"Blocked, and would have been", decisionDenials(f)},
 			{"Is this audit policy safe to activate?", decisionRollout(f)},
 			{"Failures", decisionFailures(f)},
+			{"Hosts, circuits, limits", decisionHosts()},
 			{"The rest", decisionRest(f)},
 		},
 	}
@@ -128,6 +129,31 @@ func decisionFailures(f flavour) []panel {
 				{expr: orNone(some(rate(mDropped, with(ofInterceptor), "interceptor")), "interceptor"), legend: "{{interceptor}} dropped per second"},
 				{expr: orNone(some("sum by (interceptor) (headgate_interceptor_abandoned"+with(ofInterceptor)+")"), "interceptor"), legend: "{{interceptor}} abandoned"},
 			},
+		},
+	}
+}
+
+// decisionHosts shows why interceptors fail that are not themselves at fault.
+func decisionHosts() []panel {
+	return []panel{
+		{
+			kind: lines, title: "Hosts that are away", what: "1 while a host elsewhere cannot be reached: its interceptors fail at once.", unit: "short", width: 6, height: 8,
+			queries: []query{{expr: orNone(some("max by (host) (1 - headgate_host_up"+with()+")"), "host"), legend: "{{host}}"}},
+		},
+		{
+			kind: lines, title: "Hosts lost", what: "How often hosts went away that had been there.", unit: "short", width: 6, height: 8,
+			queries: []query{{expr: orNone(some("sum by (host) (increase(headgate_host_losses_total"+with()+window+"))"), "host"), legend: "{{host}}"}},
+		},
+		{
+			kind: lines, title: "Circuits", what: "2 while a circuit is open and calls fail at once, 1 while one call is let through to see; and how often it opened.", unit: "short", width: 6, height: 8, link: true,
+			queries: []query{
+				{expr: orNone(some("max by (interceptor) (headgate_interceptor_circuit_state"+with(ofInterceptor)+")"), "interceptor"), legend: "{{interceptor}}"},
+				{expr: orNone(some("sum by (interceptor) (increase(headgate_interceptor_circuit_opened_total"+with(ofInterceptor)+window+"))"), "interceptor"), legend: "{{interceptor}} opened"},
+			},
+		},
+		{
+			kind: stack, title: "Refused by limits", what: "Calls that were not begun since a limit was reached. Each is a failure, and failOpen decides.", unit: "ops", width: 6, height: 8, link: true,
+			queries: []query{{expr: orNone(some(rate("headgate_interceptor_refused_total", with(ofInterceptor), "interceptor, limit")), "interceptor"), legend: "{{interceptor}} {{limit}}"}},
 		},
 	}
 }
