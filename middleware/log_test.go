@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-mcp/headgate/chain"
@@ -49,4 +51,34 @@ func TestWhatIsLogged(t *testing.T) {
 			assert.NotContains(t, log.String(), "payload-text")
 		})
 	}
+}
+
+// A guard that fails on each of thousands of messages does not fill the disk, and
+// does not keep another failure from being seen.
+func TestLogDoesNotRepeatItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		o := middleware.Log(slog.New(slog.NewTextHandler(log, nil)))
+		tell := func(name string, mode core.Mode) {
+			e := &chain.Entry{Host: "h", Descriptor: core.Descriptor{Metadata: core.Metadata{Name: name}}}
+			o.InvokeEnd(context.Background(), &chain.Invoke{Entry: e}, &chain.Outcome{
+				Entry: e, Mode: mode, Verdict: chain.VerdictError, Reason: chain.ReasonError, Err: errors.New("ill"),
+			})
+		}
+		count := func(text string) int { return strings.Count(log.String(), text) }
+		for range 5000 {
+			tell("x", core.ModeActive)
+		}
+		assert.Equal(t, 10, count("interceptor=x"))
+		tell("y", core.ModeActive)
+		tell("x", core.ModeAudit)
+		assert.Equal(t, 1, count("interceptor=y"))
+		assert.Equal(t, 1, count("mode=audit"))
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, count("left_out"))
+		tell("x", core.ModeActive)
+		tell("x", core.ModeActive)
+		assert.Equal(t, 1, count("left_out=4990"))
+		assert.Equal(t, 1, count("left_out="))
+	})
 }
