@@ -143,7 +143,7 @@ type someIDs struct {
 	next int
 }
 
-const idsAtOnce = 32
+const idsAtOnce = 64
 
 func (m *messageIDs) init() {
 	var b [8]byte

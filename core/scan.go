@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -13,6 +14,14 @@ import (
 type Member struct {
 	Name  string
 	Value json.RawMessage
+}
+
+// Text returns the value if it is a string.
+func (m Member) Text() (text string, ok bool) {
+	if len(m.Value) < 2 || m.Value[0] != '"' {
+		return "", false
+	}
+	return unquote(m.Value), true
 }
 
 // ErrDuplicateKey is wrapped by errors about an object that has a key twice.
@@ -32,7 +41,7 @@ func Members(object []byte) ([]Member, error) {
 	if s.peek() != '{' {
 		return nil, fmt.Errorf("core: %w", ErrNotObject)
 	}
-	var out []Member
+	out := make([]Member, 0, 8) // most have fewer
 	var seen keySet
 	err := s.members(func(name string) error {
 		if !seen.add(name) {
@@ -251,9 +260,10 @@ func unquote(literal []byte) string {
 }
 
 // A keySet remembers the keys of one object. Few are kept in a list, which is
-// faster than a map and does not allocate for most objects.
+// faster than a map and does not allocate.
 type keySet struct {
-	few  []string
+	few  [fewKeys]string
+	n    int // in few
 	many map[string]struct{}
 }
 
@@ -266,17 +276,18 @@ func (k *keySet) add(key string) bool {
 		k.many[key] = struct{}{}
 		return len(k.many) > n
 	}
+	if slices.Contains(k.few[:k.n], key) {
+		return false
+	}
+	if k.n < fewKeys {
+		k.few[k.n] = key
+		k.n++
+		return true
+	}
+	k.many = make(map[string]struct{}, 2*fewKeys)
 	for _, old := range k.few {
-		if old == key {
-			return false
-		}
+		k.many[old] = struct{}{}
 	}
-	k.few = append(k.few, key)
-	if len(k.few) > fewKeys {
-		k.many = make(map[string]struct{}, 2*fewKeys)
-		for _, old := range k.few {
-			k.many[old] = struct{}{}
-		}
-	}
+	k.many[key] = struct{}{}
 	return true
 }

@@ -63,8 +63,12 @@ func (m *message) applyCall(payload json.RawMessage) (applied chain.Applied, ok 
 	return chain.Applied{Payload: payload, Revalidate: retargeted}, true, nil
 }
 
-// beside returns the members of params as they were, but for the arguments.
+// beside returns what stands beside name and arguments in the params as they
+// were; mostly nothing, before 2026-07-28.
 func (m *message) beside(p *mcp.CallToolParamsRaw) ([]core.Member, error) {
+	if len(p.Meta) == 0 && len(p.InputResponses) == 0 && p.RequestState == "" {
+		return nil, nil
+	}
 	rest := *p
 	rest.Arguments = nil
 	raw, err := m.encode(&rest, bySDK)
@@ -83,9 +87,9 @@ func callParamsOf(members []core.Member, meta json.RawMessage) (*mcp.CallToolPar
 		case "arguments":
 			p.Arguments = m.Value
 		case "name":
-			err = core.Decode(m.Value, &p.Name)
+			err = decodeText(m, &p.Name)
 		case "requestState":
-			err = core.Decode(m.Value, &p.RequestState)
+			err = decodeText(m, &p.RequestState)
 		case "inputResponses":
 			err = core.Decode(m.Value, &p.InputResponses)
 		case "_meta":
@@ -98,6 +102,15 @@ func callParamsOf(members []core.Member, meta json.RawMessage) (*mcp.CallToolPar
 		}
 	}
 	return p, nil
+}
+
+// decodeText is Decode for strings, which need no decoder.
+func decodeText(m core.Member, to *string) error {
+	if text, ok := m.Text(); ok {
+		*to = text
+		return nil
+	}
+	return core.Decode(m.Value, to)
 }
 
 // decodeMeta reads _meta as the SDK does, with numbers as float64. Where it is not
