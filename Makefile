@@ -40,8 +40,8 @@ build: ## Compile all packages, and the binary into bin/
 .PHONY: test
 test: ## Test the root module under the race detector, then what needs another build
 	$(GO) test -race -shuffle=on ./...
-	$(GO) test -run Allocations ./middleware ./telemetry
-	$(GO) test -tags headgatecheck ./chain
+	$(GO) test -run Allocations ./core ./chain ./middleware ./telemetry
+	$(GO) test -tags headgatecheck ./chain ./middleware
 
 .PHONY: modules
 modules: ## Vet and test the modules nested in the tree

@@ -54,12 +54,13 @@ func (s *Snapshot) Execute(ctx context.Context, req *Request) (*Result, error) {
 	if s.closed && p != nil {
 		return nil, ErrClosed
 	}
+	if p == nil {
+		return &Result{
+			Status: StatusSuccess, Event: req.Event, Phase: req.Phase, MessageID: req.MessageID, FinalPayload: req.Payload,
+		}, nil
+	}
 	x := &execution{snapshot: s, plan: p, req: req}
 	x.res = Result{Status: StatusSuccess, Event: req.Event, Phase: req.Phase, MessageID: req.MessageID}
-	if p == nil {
-		x.res.FinalPayload = req.Payload
-		return &x.res, nil
-	}
 	return x.execute(ctx)
 }
 
@@ -157,10 +158,10 @@ func (x *execution) begin(start time.Time) {
 	if n := x.plan.size(); n > len(x.room) {
 		x.res.Results = make([]Outcome, 0, n)
 	}
-	if n := x.plan.active; n > len(x.fits) {
+	if n := max(x.plan.active, x.plan.flights-x.plan.active); n > len(x.fits) {
 		x.flights = make([]*flight, 0, n)
-		x.waiter.reserve(n)
 	}
+	x.waiter.reserve(x.plan.active)
 	x.payload, x.unreadable = x.req.Payload, x.req.Unreadable
 	if most := opts.MaxPayload; x.unreadable == nil && most > 0 && len(x.payload) > most {
 		x.unreadable = fmt.Errorf("%w: %d bytes, at most %d", ErrPayloadTooLarge, len(x.payload), most)

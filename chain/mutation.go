@@ -27,6 +27,7 @@ func (m *mutation) run() bool {
 	defer m.end()
 	before := m.payload
 	m.object = before[0] == '{'
+	m.called = m.flights[:0] // the validators' are done with
 	m.left = m.plan.flights - m.plan.active
 	for _, st := range m.plan.mutators {
 		if st.audit {
@@ -103,7 +104,7 @@ func (m *mutation) own() []byte {
 // mutators have been given it.
 func (m *mutation) disposable() bool {
 	validated := len(m.plan.validators) == 0 || m.req.Direction == core.Receiving
-	return m.req.Disposable && !m.req.Reread && !m.plan.audits && validated
+	return m.req.Disposable && m.req.Outright && !m.plan.audits && validated
 }
 
 // unchanged reports whether a mutator's payload is what it was given. Bytes that

@@ -29,9 +29,9 @@ type Request struct {
 	// A caller that sets it must not use Payload any more, and must not trust
 	// FinalPayload's bytes unless Mutated is set.
 	Disposable bool
-	// Reread says that Applier looks at Payload again, although it is
-	// disposable. Without it the last mutator may be given the very bytes.
-	Reread bool
+	// Outright gives a disposable Payload up altogether: the last mutator may be
+	// given the very bytes, to write to, so Applier must not look at them.
+	Outright bool
 	// MessageID is handed to interceptors. If empty one is made.
 	MessageID string
 	// Retry is handed to interceptors; see [core.Invocation].

@@ -9,15 +9,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// rereads reports whether what is made of a mutated payload needs the bytes of
-// the original. For the params of a received tools/call it does not: all but
-// the arguments is small, and can be had from the request itself.
-func (m *message) rereads(phase core.Phase) bool {
+// replaceable reports whether applyCall will do for a mutated payload, so that
+// nobody needs the bytes of the original: all but the arguments is small, and
+// can be had from the request itself.
+func (m *message) replaceable(phase core.Phase) bool {
 	if m.sending || phase != core.PhaseRequest || !m.shapes.callParams {
-		return true
+		return false
 	}
 	req, ok := m.req.(*mcp.CallToolRequest)
-	return !ok || req == nil || req.Params == nil
+	return ok && req != nil && req.Params != nil
 }
 
 // applyCall is applyParams for a received tools/call, which most messages are.
@@ -25,7 +25,7 @@ func (m *message) rereads(phase core.Phase) bool {
 // written again to see that nothing of them is lost: the handler gets the
 // payload's own bytes. It reports false where anything else is to be looked at.
 func (m *message) applyCall(payload json.RawMessage) (applied chain.Applied, ok bool, err error) {
-	if m.rereads(core.PhaseRequest) {
+	if !m.replaceable(core.PhaseRequest) {
 		return chain.Applied{}, false, nil
 	}
 	req := m.req.(*mcp.CallToolRequest)

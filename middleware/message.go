@@ -244,7 +244,7 @@ func (m *message) execute(phase core.Phase, v any, times *chain.PhaseTimes,
 	took := time.Since(start) // for all that interceptors are given
 	times.Marshal += took
 	m.chainReq = chain.Request{
-		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Unreadable: unreadable, Disposable: true, Reread: m.rereads(phase),
+		Event: m.method, Phase: phase, Direction: m.direction(phase), Payload: payload, Unreadable: unreadable, Disposable: true, Outright: m.replaceable(phase),
 		MarshalTime: took, MessageID: m.info.ID, Retry: m.retry, Protocol: m.protocol, Context: who, Applier: applier,
 	}
 	res, err := m.snapshot.Execute(m.ctx, &m.chainReq)
