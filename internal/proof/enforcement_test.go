@@ -69,7 +69,9 @@ func enforce(t *testing.T, d dice) {
 		story = append(story, what)
 		st.batch(d, 4+d.IntN(4))
 	}
-	st.recover(l)
+	l.set(none)
+	st.recover(time.Second)
+	time.Sleep(time.Minute) // for the audits
 	st.account()
 }
 
@@ -126,14 +128,13 @@ func (s *stand) weaken(d dice) string {
 	return fmt.Sprint("the guard is ", mode, " for ", ttl, ", and then the store is gone: ", gone)
 }
 
-// recover has all be well again, and wants what is fine to pass.
-func (s *stand) recover(l *link) {
+// recover wants what is fine to pass again, now that all is well.
+func (s *stand) recover(pause time.Duration) {
 	s.t.Helper()
 	s.store.gone.Store(false)
-	l.set(none)
 	before := s.passed.Load()
-	for range 100 {
-		time.Sleep(time.Second)
+	for range 300 {
+		time.Sleep(pause)
 		if s.send(0, core.EventToolsCall, "fine"); s.passed.Load() > before {
 			break
 		}
@@ -143,5 +144,4 @@ func (s *stand) recover(l *link) {
 	s.send(0, core.EventToolsCall, forbidden)
 	s.send(1, core.EventToolsCall, "out")
 	require.Equal(s.t, denied+2, s.stopped[-32602], "the guard is back, and does not deny")
-	time.Sleep(time.Minute) // for the audits
 }

@@ -39,6 +39,8 @@ func servePeer(kind, spec string) error {
 	switch kind {
 	case subjectPeer:
 		return serveSubject(spec)
+	case guardPeer:
+		return serveGuard(spec)
 	}
 	return fmt.Errorf("unknown kind of peer %q", kind)
 }
