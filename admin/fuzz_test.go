@@ -93,7 +93,7 @@ func FuzzTokens(f *testing.F) {
 		if err != nil {
 			require.Empty(t, list)
 			for _, field := range strings.Fields(s) {
-				if len(field) >= 32 && !strings.HasPrefix(s, field) {
+				if len(field) >= 32 {
 					require.NotContains(t, err.Error(), field)
 				}
 			}

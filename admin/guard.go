@@ -78,7 +78,7 @@ func canonicalHost(host string) string {
 		return addr.WithZone("").String()
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	if name == "" || strings.ContainsAny(name, "/\\@?# \t\r\n%,:") {
+	if name == "" || strings.ContainsAny(name, "/\\@?# \t\r\n%,:") || strings.Contains("."+name+".", "..") {
 		return ""
 	}
 	return name

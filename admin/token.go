@@ -103,6 +103,8 @@ func parseTokens(in io.Reader) ([]Token, error) {
 	return tokens, nil
 }
 
+var errBadToken = fmt.Errorf("an id that is a name, one of the roles %v and a secret of %d characters or more are wanted", roles(), minToken)
+
 // parseToken reads the fields of a line. Its errors do not quote them.
 func parseToken(fields []string) (Token, error) {
 	if len(fields) < 3 || len(fields) > 4 {
@@ -118,7 +120,7 @@ func parseToken(fields []string) (Token, error) {
 	} else {
 		var err error
 		if t, err = NewToken(t.ID, t.Role, fields[2]); err != nil {
-			return Token{}, err
+			return Token{}, errBadToken // whose secret may stand in the place of the id
 		}
 	}
 	if len(fields) == 4 {
@@ -128,7 +130,10 @@ func parseToken(fields []string) (Token, error) {
 		}
 		t.ExpiresAt = at
 	}
-	return t, t.check()
+	if t.check() != nil {
+		return Token{}, errBadToken
+	}
+	return t, nil
 }
 
 // A Principal is who sends a request, as far as that was proved.

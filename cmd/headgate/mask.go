@@ -49,8 +49,7 @@ func (m *masker) text(s string) string {
 // number masks a JSON number that could be a card number, in whatever way it
 // is written.
 func (m *masker) number(literal string) string {
-	mantissa, _, _ := strings.Cut(strings.ToLower(literal), "e")
-	if countDigits(mantissa) >= minCard {
+	if countDigits(literal) >= minCard { // in the exponent too: there is room for a card
 		return maskNumber
 	}
 	// 4e15 has few digits, until somebody reads and writes it.
