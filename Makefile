@@ -11,6 +11,7 @@ LINT := $(GO) tool -modfile=tools/lint/go.mod
 
 DEMOFLAGS ?=
 FUZZTIME ?= 30s
+SOAK ?= 2m
 BENCH ?= .
 BENCHFLAGS ?=
 BASE ?= main
@@ -30,7 +31,7 @@ demo: ## Run the demo server, with traffic (DEMOFLAGS="--traffic 0")
 	exec bin/headgate demo $(DEMOFLAGS)
 
 .PHONY: check
-check: build lint test modules tidy-check ## All that CI runs, apart from e2e
+check: build lint test modules tidy-check ## All that CI runs, apart from soak and e2e
 
 .PHONY: build
 build: ## Compile all packages, and the binary into bin/
@@ -46,6 +47,14 @@ test: ## Test the root module under the race detector, then what needs another b
 .PHONY: modules
 modules: ## Vet and test the modules nested in the tree
 	@for dir in $(MODULES); do (cd "$$dir" && $(GO) vet ./... && $(GO) test -race -shuffle=on ./...); done
+
+.PHONY: soak
+soak: ## Load, flips, kills and reconnects for SOAK (2m): nothing may grow
+	HEADGATE_PROOF_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/proof
+
+.PHONY: proof
+proof: ## Draw ten times as many hostile pipelines and faults as make test does
+	HEADGATE_PROOF_SCALE=10 $(GO) test -race -count=1 -timeout 1h -v -run 'Transparency|Enforcement|Overload' ./internal/proof
 
 # Not tools/jaeger and tools/prometheus: that takes the tests of all their modules,
 # hundreds more. A go.mod or go.sum that lacks something fails their builds.

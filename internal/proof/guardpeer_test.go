@@ -50,13 +50,22 @@ func serveGuard(spec string) error {
 	return serveWeb(server, number == stateless)
 }
 
+func serves(server *mcp.Server) func(*http.Request) *mcp.Server {
+	return func(*http.Request) *mcp.Server { return server }
+}
+
+// newWebHandler serves sessions over HTTP.
+func newWebHandler(server *mcp.Server) http.Handler {
+	return mcp.NewStreamableHTTPHandler(serves(server), nil)
+}
+
 // serveWeb prints its address and serves until its input ends.
 func serveWeb(server *mcp.Server, stateless bool) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	web := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: stateless})}
+	web := &http.Server{Handler: mcp.NewStreamableHTTPHandler(serves(server), &mcp.StreamableHTTPOptions{Stateless: stateless})}
 	fmt.Println(ln.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -65,6 +65,7 @@ type stand struct {
 	plane    *admin.Plane
 	store    *goneStore
 	registry *prometheus.Registry
+	server   *mcp.Server
 	clients  []*mcp.ClientSession
 	closers  []func()
 
@@ -119,6 +120,7 @@ func (s *stand) serve() {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: s.handle(req.Params.URI)}}}, nil
 	})
 	server.AddReceivingMiddleware(middleware.Receiving(s.chain, nil))
+	s.server = server
 	for range 2 {
 		ce, se := mcp.NewInMemoryTransports()
 		ss, err := server.Connect(context.Background(), se, nil)
@@ -143,8 +145,11 @@ func (s *stand) handle(words string) string {
 
 // send sends one message and books how it ended.
 func (s *stand) send(client int, method, words string) {
+	s.sendOver(s.clients[client%len(s.clients)], method, words)
+}
+
+func (s *stand) sendOver(cs *mcp.ClientSession, method, words string) {
 	ctx := context.Background()
-	cs := s.clients[client%len(s.clients)]
 	var res any
 	var err error
 	switch method {
