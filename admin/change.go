@@ -47,7 +47,7 @@ func (p *Plane) setOverride(ctx context.Context, name string, body []byte, c *ch
 	if err != nil {
 		return nil, err
 	}
-	if err := c.match.check(it.revision, viewItem(name, it)); err != nil {
+	if err := c.match.check(it.tag(), viewItem(name, it)); err != nil {
 		return nil, err
 	}
 	in, err := control.ParseOverride(body)
@@ -82,7 +82,7 @@ func (p *Plane) clearOverride(ctx context.Context, name string, c *change) (*cha
 	if err != nil {
 		return nil, err
 	}
-	if err := c.match.check(it.revision, viewItem(name, it)); err != nil {
+	if err := c.match.check(it.tag(), viewItem(name, it)); err != nil {
 		return nil, err
 	}
 	c.record.Before = string(it.effective.Mode)

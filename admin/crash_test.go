@@ -174,8 +174,7 @@ func killOne(t *testing.T, dir string) (number int, revision uint64) {
 		require.Equal(t, "ack", fields[0], text)
 		number, err = strconv.Atoi(fields[1])
 		require.NoError(t, err)
-		_, rev, _ := strings.Cut(fields[2], "-")
-		revision, err = strconv.ParseUint(rev, 10, 64)
+		revision, err = strconv.ParseUint(strings.Split(fields[2], "-")[1], 10, 64)
 		require.NoError(t, err)
 	}
 	return number, revision

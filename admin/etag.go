@@ -1,17 +1,41 @@
 package admin
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-mcp/headgate/core"
 )
 
 // schema is the version of what an ETag stands for.
 const schema = 1
 
-// etag returns the strong entity tag of a revision (RFC 9110, 8.8.3).
-func etag(revision uint64) string { return fmt.Sprintf("%q", fmt.Sprintf("%d-%d", schema, revision)) }
+// etag returns the strong entity tag of what has a revision (RFC 9110, 8.8.3). The
+// print stands for what changes without one: what hosts declare. It may be empty.
+func etag(revision uint64, print string) string {
+	tag := fmt.Sprintf("%d-%d", schema, revision)
+	if print != "" {
+		tag += "-" + print
+	}
+	return strconv.Quote(tag)
+}
+
+// fingerprint returns a short digest of what values say.
+func fingerprint(values ...any) string {
+	h := sha256.New()
+	for _, v := range values {
+		raw, err := core.Encode(v)
+		if err != nil {
+			raw = []byte(err.Error()) // of our own types: it does not come to that
+		}
+		h.Write(append(raw, 0))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
 
 // A precondition is what If-Match says.
 type precondition struct {
@@ -51,8 +75,9 @@ func isTag(s string) bool {
 		return false
 	}
 	inner, ok = strings.CutSuffix(inner, `"`)
-	major, minor, found := strings.Cut(inner, "-")
-	return ok && found && isNumber(major) && isNumber(minor)
+	major, rest, found := strings.Cut(inner, "-")
+	minor, print, _ := strings.Cut(rest, "-")
+	return ok && found && isNumber(major) && isNumber(minor) && strings.Trim(print, "0123456789abcdef") == ""
 }
 
 func isNumber(s string) bool {
@@ -60,9 +85,8 @@ func isNumber(s string) bool {
 	return err == nil && s == strings.TrimLeft(s, "+")
 }
 
-// check returns why a write must not be made at this revision.
-func (p *precondition) check(revision uint64, current any) error {
-	now := etag(revision)
+// check returns why a write must not be made to what has this tag.
+func (p *precondition) check(now string, current any) error {
 	if p == nil {
 		bad := newProblem("precondition-required", "send If-Match with the ETag that you have seen, or *")
 		bad.currentETag = now

@@ -162,6 +162,7 @@ func TestExpiryIsTold(t *testing.T) {
 		r.flip("guard", `{"mode":"audit","ttl":"5s",`+why+`}`)
 		e := l.want("override.expired")
 		require.Equal(t, "3", e["id"])
+		synctest.Wait() // it is written down, then told, then applied
 		r.flip("guard", `{"mode":"audit","ttl":"5s",`+why+`}`)
 		l.close()
 		pass(10 * time.Second)

@@ -107,7 +107,6 @@ func TestHostsOfChains(t *testing.T) {
 		require.Equal(t, []any{false, "unreachable", 1.0, nil}, []any{got["up"], got["fault"], got["losses"], got["lastError"]}, "who reads is not told addresses")
 		require.Equal(t, "dial tcp 10.0.0.7:8443: connect: connection refused\uFFFD[2J", host(operateSecret)["lastError"])
 		require.Equal(t, "unreachable", r.get(item("elsewhere")+"/stats").at("hostFault"))
-		require.Equal(t, false, r.get(item("elsewhere")).at("health", "ok"))
 		var told map[string]any
 		require.NoError(t, json.Unmarshal([]byte(l.want("host")["data"]), &told))
 		require.Equal(t, []any{farName, false}, []any{told["name"], told["up"]})
@@ -215,4 +214,26 @@ func TestCircuits(t *testing.T) {
 func (a answer) outcome(r *rig) any {
 	require.Equal(r.t, http.StatusOK, a.status, a.raw)
 	return r.last()["outcome"]
+}
+
+// What a host declares anew is told to who asks whether there is anything new, and
+// nobody overrides it without having seen it.
+func TestTagsFollowWhatIsDeclared(t *testing.T) {
+	r := newRig(t, admin.Options{}, guard())
+	now := r.get(item("guard"))
+	unchanged := func(path, tag string) bool {
+		return r.do(exchange{method: "GET", path: path, secret: readSecret, header: http.Header{"If-None-Match": {tag}}}).status == http.StatusNotModified
+	}
+	all := r.get("/v1/state").etag()
+	require.True(t, unchanged(item("guard"), now.etag()))
+	require.True(t, unchanged("/v1/state", all))
+	require.True(t, r.ext.RemoveInterceptor("guard"))
+	require.NoError(t, r.ext.AddInterceptor(guard(ct.FailOpen)))
+	require.Eventually(t, func() bool { return !unchanged(item("guard"), now.etag()) && !unchanged("/v1/state", all) }, waiting, tickle)
+	a := r.do(exchange{
+		method: "PUT", path: item("guard") + "/override", secret: operateSecret, body: auditBody, header: http.Header{"If-Match": {now.etag()}},
+	})
+	require.Equal(t, "stale", a.problem())
+	require.Equal(t, true, a.at("current", "layers", "declared", "failOpen"))
+	require.Equal(t, now.at("revision"), r.get(item("guard")).at("revision"), "no policy was changed")
 }

@@ -60,12 +60,11 @@ func (p *Plane) getState(w http.ResponseWriter, c *call) error {
 	for _, name := range s.names {
 		v.Interceptors = append(v.Interceptors, viewItem(name, s.items[name]))
 	}
-	return tagged(w, c, s.revision, v)
+	return tagged(w, c, s.tag(), v)
 }
 
 // tagged answers with an ETag, or that there is nothing new.
-func tagged(w http.ResponseWriter, c *call, revision uint64, v any) error {
-	tag := etag(revision)
+func tagged(w http.ResponseWriter, c *call, tag string, v any) error {
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache")
 	if fresh(c.Header, tag) {
@@ -111,7 +110,7 @@ func (p *Plane) getInterceptors(w http.ResponseWriter, c *call) error {
 	if next != "" {
 		out["nextCursor"] = next
 	}
-	w.Header().Set("ETag", etag(s.revision))
+	w.Header().Set("ETag", s.tag())
 	return reply(w, http.StatusOK, out)
 }
 
@@ -148,7 +147,7 @@ func (p *Plane) getInterceptor(w http.ResponseWriter, c *call) error {
 	if it.effective.Overdue { // which came with time, and moved no revision
 		c.Header.Del("If-None-Match")
 	}
-	return tagged(w, c, it.revision, viewItem(name, it))
+	return tagged(w, c, it.tag(), viewItem(name, it))
 }
 
 func (p *Plane) getStats(w http.ResponseWriter, c *call) error {
@@ -256,7 +255,7 @@ func (p *Plane) getOverrides(w http.ResponseWriter, c *call) error {
 
 func (p *Plane) getBreakGlass(w http.ResponseWriter, c *call) error {
 	s := p.current()
-	return tagged(w, c, s.glass, viewGlass(s))
+	return tagged(w, c, s.tag(), viewGlass(s))
 }
 
 func (p *Plane) getChanges(w http.ResponseWriter, c *call) error {

@@ -26,6 +26,7 @@ type state struct {
 	// glass is the revision of break-glass, and record that of its record.
 	glass, glassRecord uint64
 	head               history.Head
+	print              string // of all items
 }
 
 // An item is one interceptor.
@@ -37,7 +38,14 @@ type item struct {
 	revision, record uint64
 	entry            chain.Entry // of the first chain that has it
 	chains           []string
+	print            string // of what is declared
 }
+
+// tag is the item's entity tag.
+func (it *item) tag() string { return etag(it.revision, it.print) }
+
+// tag is that of everything.
+func (s *state) tag() string { return etag(s.revision, s.print) }
 
 // keys of records.
 const (
@@ -147,7 +155,20 @@ func (m *memory) state(chains map[string]*chain.Chain, now time.Time) *state {
 	}
 	slices.Sort(s.names)
 	slices.Sort(s.standing)
+	s.fingerprint()
 	return s
+}
+
+// fingerprint takes prints of what hosts declare, which changes without a revision.
+func (s *state) fingerprint() {
+	prints := make([]string, len(s.names))
+	for i, name := range s.names {
+		it := s.items[name]
+		e := &it.entry
+		it.print = fingerprint(e.Type, e.Version, e.Description, e.Host, it.chains, it.layers.Declared, e.Health.Err == nil)
+		prints[i] = it.print
+	}
+	s.print = fingerprint(s.names, prints, s.standing)
 }
 
 // standing is an interceptor that no chain has, with what is said of it.

@@ -34,8 +34,9 @@ type layersView struct {
 	BreakGlass *control.BreakGlass `json:"breakGlass"`
 }
 
-// A healthView says whether an interceptor can run at all. Why it cannot stays
-// in the log: it may quote a configuration.
+// A healthView says whether an interceptor can run as it is registered. Why it
+// cannot stays in the log: it may quote a configuration. Whether its host is there
+// at the moment is in its stats.
 type healthView struct {
 	OK bool `json:"ok"`
 }
@@ -43,9 +44,9 @@ type healthView struct {
 func viewItem(name string, it *item) itemView {
 	return itemView{
 		Name: name, Type: it.entry.Type, Version: it.entry.Version, Description: it.entry.Description, Host: it.entry.Host,
-		Chains: it.chains, Revision: it.revision, ETag: etag(it.revision), Effective: it.effective, Pinned: it.layers.Pinned,
+		Chains: it.chains, Revision: it.revision, ETag: it.tag(), Effective: it.effective, Pinned: it.layers.Pinned,
 		Layers: layersView{it.layers.Declared, it.layers.Configured, it.layers.Override, it.layers.BreakGlass},
-		Health: healthView{it.entry.Health.Err == nil && it.entry.HostHealth() == nil},
+		Health: healthView{it.entry.Health.Err == nil},
 	}
 }
 
@@ -146,11 +147,11 @@ func viewOverrides(m *memory, s *state, now time.Time) []overrideView {
 		if o.Over(now) {
 			continue
 		}
-		rev := m.records[keyOverride+name]
+		tag := etag(m.records[keyOverride+name], "")
 		if it := s.items[name]; it != nil {
-			rev = it.revision
+			tag = it.tag()
 		}
-		v := overrideView{Name: name, ETag: etag(rev), Override: *o, Overdue: o.Overdue(now), Standing: s.items[name] == nil}
+		v := overrideView{Name: name, ETag: tag, Override: *o, Overdue: o.Overdue(now), Standing: s.items[name] == nil}
 		if o.ExpiresAt != nil {
 			left := max(0, o.ExpiresAt.Sub(now).Seconds())
 			v.SecondsLeft = &left

@@ -70,7 +70,7 @@ func (p *Plane) changedItem(w http.ResponseWriter, name string, done *changed, c
 	if !ch.dryRun && !done.noop {
 		v.Draining = p.draining(it, f.policies)
 	}
-	w.Header().Set("ETag", etag(it.revision))
+	w.Header().Set("ETag", it.tag())
 	if done.record.ID != "" && !ch.dryRun && !done.noop {
 		w.Header().Set("Location", "../../changes/"+done.record.ID) // relative: what it is mounted under is unknown
 	}
@@ -118,7 +118,7 @@ func (p *Plane) deleteBreakGlass(w http.ResponseWriter, c *call) error {
 }
 
 func (p *Plane) changedGlass(w http.ResponseWriter, done *changed, ch *change) error {
-	w.Header().Set("ETag", etag(done.state.glass))
+	w.Header().Set("ETag", done.state.tag())
 	return reply(w, http.StatusOK, glassChangeView{
 		glassView: viewGlass(done.state), Change: viewRecord(&done.record), Persisted: p.persisted(done), DryRun: ch.dryRun, Noop: done.noop,
 	})

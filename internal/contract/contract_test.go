@@ -150,7 +150,8 @@ func fits(template, segments []string) bool {
 		return false
 	}
 	for i, part := range template {
-		if strings.HasPrefix(part, "{") && segments[i] == "" || !strings.HasPrefix(part, "{") && part != segments[i] {
+		_, verb, variable := strings.Cut(part, "}")
+		if variable && (segments[i] == "" || !strings.HasSuffix(segments[i], verb)) || !variable && part != segments[i] {
 			return false
 		}
 	}
