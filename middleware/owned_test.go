@@ -73,9 +73,10 @@ func TestScratchIsNeverSeen(t *testing.T) {
 
 // What mutators do to the bytes that they are given stays theirs, whether these
 // are a copy or the message's own: the handler sees what they answered, and
-// nothing of what they write while, or after, they do. Seen red with canonical
-// returning the mutator's own bytes, with unchanged comparing bytes that were
-// given away, and with the message's own bytes given where validators follow.
+// nothing of what they write while, or after, they do. Nor do other
+// interceptors. Seen red with canonical returning the mutator's own bytes, with
+// unchanged comparing bytes that were given away, and with the message's own
+// bytes given to a mutator although audit runs follow, or another mutator.
 func TestBytesOfMutatorsAreTheirOwn(t *testing.T) {
 	scribble := func(payload []byte) {
 		for i := range payload {
@@ -105,11 +106,15 @@ func TestBytesOfMutatorsAreTheirOwn(t *testing.T) {
 			return nil, fmt.Errorf("x")
 		}, "before"},
 	}
+	look := func(_ context.Context, inv *core.Invocation) (*core.MutationResult, error) {
+		assert.True(t, json.Valid(inv.Payload) && bytes.HasPrefix(inv.Payload, []byte(`{"name":"act"`)), "%s", inv.Payload)
+		return core.Unchanged(), nil
+	}
 	beside := map[string][]core.Interceptor{
 		"alone":               nil,
 		"behind a validator":  {ct.Validator("v", ct.Allow, ct.On(core.PhaseRequest, "tools/call"))},
-		"before a mutator":    {ct.Mutator("z", ct.Keep, ct.On(core.PhaseRequest, "tools/call"))},
-		"beside an audit one": {ct.Mutator("z", ct.Keep, ct.Audit, ct.On(core.PhaseRequest, "tools/call"))},
+		"before a mutator":    {ct.Mutator("z", look, ct.On(core.PhaseRequest, "tools/call"))},
+		"beside an audit one": {ct.Mutator("z", look, ct.Audit, ct.On(core.PhaseRequest, "tools/call"))},
 	}
 	for name, h := range handlers {
 		for place, others := range beside {
