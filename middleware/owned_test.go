@@ -38,10 +38,15 @@ func TestScratchIsNeverSeen(t *testing.T) {
 		keep(inv)
 		return core.Unchanged(), nil
 	}
-	p := protect(t, setup{interceptors: []core.Interceptor{
-		ct.Validator("v", look, ct.On(core.PhaseBoth, "*")), ct.Mutator("m", change, ct.On(core.PhaseBoth, "*")),
-		ct.Mutator("n", ct.Keep, ct.On(core.PhaseBoth, "*")), // may be given bytes that are nobody's afterwards
-	}})
+	validator := ct.Validator("v", look, ct.On(core.PhaseBoth, "*"))
+	sets := [][]core.Interceptor{
+		{validator}, // are shown the very bytes that the encoder made
+		{
+			validator, ct.Mutator("m", change, ct.On(core.PhaseBoth, "*")),
+			ct.Mutator("n", ct.Keep, ct.On(core.PhaseBoth, "*")), // may be given bytes that are nobody's afterwards
+		},
+	}
+	protecteds := []*protected{protect(t, setup{interceptors: sets[0]}), protect(t, setup{interceptors: sets[1]})}
 	result := func(n int) mcp.Result {
 		if n%2 == 0 { // by hand, and by encoding/json
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("answer ", n)}}}
@@ -51,8 +56,8 @@ func TestScratchIsNeverSeen(t *testing.T) {
 	var calls sync.WaitGroup
 	for worker := range 4 {
 		calls.Go(func() {
-			for n := range 50 {
-				handle := middleware.Receiving(p.chain, nil)(func(context.Context, string, mcp.Request) (mcp.Result, error) { return result(n), nil })
+			for n := range 100 {
+				handle := middleware.Receiving(protecteds[n/2%2].chain, nil)(func(context.Context, string, mcp.Request) (mcp.Result, error) { return result(n), nil })
 				arguments := json.RawMessage(fmt.Sprintf(`{"worker":%d,"n":%d}`, worker, n))
 				if n%3 == 0 {
 					arguments = json.RawMessage(fmt.Sprintf(`{"worker": %d, "n": %d}`, worker, n))
@@ -64,7 +69,7 @@ func TestScratchIsNeverSeen(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	require.Len(t, all, 4*50*2*2)
+	require.Len(t, all, 4*50*2*(1+2))
 	for _, k := range all {
 		require.Equal(t, string(k.was), string(k.is))
 		require.True(t, json.Valid(k.is))

@@ -24,6 +24,7 @@ Usage:
 
 	headgate demo [flags]   run a protected MCP server, with traffic
 	headgate ctl COMMAND    control a running server over its admin plane
+	headgate bench          measure what Headgate costs on this machine
 	headgate dashboards     write Grafana dashboards and rules to a folder
 	headgate trace ID       draw one of the demo's last traces
 	headgate version        print the version
@@ -51,6 +52,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return demo(ctx, rest, stdout, stderr)
 	case "ctl":
 		return ctlCommand(ctx, rest, stdout, stderr)
+	case "bench":
+		return benchCommand(ctx, rest, stdout, stderr)
 	case "dashboards":
 		return dashboardsCommand(ctx, rest, stdout, stderr)
 	case "trace":
