@@ -13,7 +13,11 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/headgate-mcp/headgate/chain"
+	"github.com/headgate-mcp/headgate/core"
+	"github.com/headgate-mcp/headgate/mcpext"
+	"github.com/headgate-mcp/headgate/middleware"
 	"github.com/headgate-mcp/headgate/telemetry"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
@@ -25,6 +29,7 @@ type benchFlags struct {
 	Duration  time.Duration `help:"How long each server is under load." default:"10s"`
 	Turns     int           `help:"Turns of each server within that time; they alternate." default:"5"`
 	Payload   int           `help:"Bytes of text in each call, and in its answer." default:"1024"`
+	Chain     string        `help:"What protects: the demo's interceptors, or two validators and two mutators that do nothing (idle), which shows what Headgate costs without their work." enum:"demo,idle" default:"demo"`
 	Telemetry bool          `help:"Have the protected server keep metrics, and make spans that are not sampled."`
 	JSON      bool          `help:"Print JSON, for scripts."`
 }
@@ -82,7 +87,10 @@ func benchCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 // runBench serves both servers and puts them under load in turns.
 func runBench(ctx context.Context, f *benchFlags, logger *slog.Logger) (*benchReport, error) {
 	bare, protected := newServer(ctx), newServer(ctx)
-	var watch chain.Observer = chain.NopObserver{}
+	var watch chain.Observer
+	if f.Chain == "demo" {
+		watch = chain.NopObserver{}
+	}
 	if f.Telemetry {
 		provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample()))
 		tel, err := telemetry.New(&telemetry.Options{Registerer: prometheus.NewRegistry(), TracerProvider: provider})
@@ -91,7 +99,7 @@ func runBench(ctx context.Context, f *benchFlags, logger *slog.Logger) (*benchRe
 		}
 		watch = tel
 	}
-	ch, err := protect(protected, logger, watch, chain.NopObserver{})
+	ch, err := f.protect(protected, logger, watch)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +114,38 @@ func runBench(ctx context.Context, f *benchFlags, logger *slog.Logger) (*benchRe
 		targets[i] = t
 	}
 	return f.takeTurns(ctx, targets[0], targets[1])
+}
+
+// protect puts the chosen chain in front of a server.
+func (f *benchFlags) protect(server *mcp.Server, logger *slog.Logger, watch chain.Observer) (*chain.Chain, error) {
+	if f.Chain == "demo" {
+		return protect(server, logger, watch, chain.NopObserver{})
+	}
+	ext := mcpext.New(nil)
+	if err := ext.AddInterceptor(idle()...); err != nil {
+		return nil, err
+	}
+	ch, err := ext.Chain(&chain.Options{Observer: watch})
+	if err == nil {
+		middleware.Server(server, ch, &middleware.Options{Logger: logger})
+	}
+	return ch, err
+}
+
+// idle returns interceptors that do nothing, two of each type, on both phases.
+func idle() []core.Interceptor {
+	var list []core.Interceptor
+	for _, n := range []string{"1", "2"} {
+		hooks := []core.Hook{{Events: []string{core.EventToolsCall}, Phase: core.PhaseBoth}}
+		list = append(list, core.Validator{
+			Metadata: core.Metadata{Name: "validator-" + n, Hooks: hooks},
+			Handler:  func(context.Context, *core.Invocation) (*core.ValidationResult, error) { return core.Allow(), nil },
+		}, core.Mutator{
+			Metadata: core.Metadata{Name: "mutator-" + n, Hooks: hooks},
+			Handler:  func(context.Context, *core.Invocation) (*core.MutationResult, error) { return core.Unchanged(), nil },
+		})
+	}
+	return list
 }
 
 // takeTurns alternates between the servers, so that what else the machine does

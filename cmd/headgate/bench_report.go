@@ -126,13 +126,14 @@ func (r *benchReport) writeJSON(out io.Writer) error {
 		Seconds   float64       `json:"seconds"`
 		Turns     int           `json:"turns"`
 		Payload   int           `json:"payload"`
+		Chain     string        `json:"chain"`
 		Telemetry bool          `json:"telemetry"`
 		CPUs      int           `json:"cpus"`
 		Go        string        `json:"go"`
 		Servers   []benchServer `json:"servers"`
 		Ratios    ratios        `json:"ratios"`
 	}{
-		f.Clients, f.Rate, f.Duration.Seconds(), f.Turns, f.Payload, f.Telemetry,
+		f.Clients, f.Rate, f.Duration.Seconds(), f.Turns, f.Payload, f.Chain, f.Telemetry,
 		runtime.GOMAXPROCS(0), runtime.Version(), []benchServer{r.bare, r.protected}, r.ratios(),
 	})
 }
@@ -143,8 +144,8 @@ func (r *benchReport) writeTable(out io.Writer) error {
 	if f.Rate > 0 {
 		load = fmt.Sprintf("%g requests/s", f.Rate)
 	}
-	fmt.Fprintf(out, "%d clients over streamable HTTP, %s, %d bytes, %d turns of %v, %d CPUs\n\n",
-		f.Clients, load, f.Payload, f.Turns, f.Duration/time.Duration(f.Turns), runtime.GOMAXPROCS(0))
+	fmt.Fprintf(out, "%d clients over streamable HTTP, %s, %s chain, %d bytes, %d turns of %v, %d CPUs\n\n",
+		f.Clients, load, f.Chain, f.Payload, f.Turns, f.Duration/time.Duration(f.Turns), runtime.GOMAXPROCS(0))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\trequests\tfailed\t/s\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, s := range []benchServer{r.bare, r.protected} {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestBenchJSON(t *testing.T) {
-	for _, extra := range [][]string{nil, {"--rate", "0"}, {"--telemetry", "--payload", "0"}} {
+	for _, extra := range [][]string{nil, {"--rate", "0"}, {"--telemetry", "--payload", "0", "--chain", "idle"}} {
 		var stdout, stderr bytes.Buffer
 		args := append([]string{"bench", "--json", "--clients", "2", "--rate", "50", "--duration", "400ms", "--turns", "2", "--payload", "100"}, extra...)
 		require.Equal(t, exitOK, run(t.Context(), args, &stdout, &stderr), stderr.String())
@@ -47,7 +47,7 @@ func TestBenchTable(t *testing.T) {
 
 func TestBenchFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--clients", "0"}, {"--rate", "-1"}, {"--rate", "NaN"}, {"--duration", "0s"}, {"--turns", "0"}, {"--payload", "-1"}, {"--payload", "9999999"}, {"--no-such"}, {"more"},
+		{"--clients", "0"}, {"--rate", "-1"}, {"--rate", "NaN"}, {"--duration", "0s"}, {"--turns", "0"}, {"--payload", "-1"}, {"--payload", "9999999"}, {"--chain", "x"}, {"--no-such"}, {"more"},
 	} {
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, exitUsage, run(t.Context(), append([]string{"bench"}, args...), &stdout, &stderr), args)
