@@ -31,7 +31,7 @@ demo: ## Run the demo server, with traffic (DEMOFLAGS="--traffic 0")
 	exec bin/headgate demo $(DEMOFLAGS)
 
 .PHONY: check
-check: build lint test modules tidy-check ## All that CI runs, apart from soak and e2e
+check: build lint test ratios modules tidy-check ## All that CI runs, apart from soak and e2e
 
 .PHONY: build
 build: ## Compile all packages, and the binary into bin/
@@ -175,6 +175,15 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 .PHONY: bench
 bench: ## Measure what Headgate costs against its aims (BENCHFLAGS="-run mutator -figures")
 	@$(GO) run ./internal/bench/report $(BENCHFLAGS)
+
+# Ratios, not times: both sides are measured in turns, and once more if need be.
+.PHONY: ratios
+ratios: ## Fail when something costs a fifth more beside its reference than it used to
+	@$(GO) run ./internal/bench/ratios
+
+.PHONY: bench-pictures
+bench-pictures: ## Draw what doc/PERFORMANCE.md shows, from data measured here and now
+	@$(GO) run ./internal/bench/report -pictures doc/pictures
 
 .PHONY: bench-diff
 bench-diff: ## Compare the benchmarks with those of BASE (main), COUNT (10) runs each

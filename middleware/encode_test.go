@@ -80,7 +80,7 @@ func TestEncodeIsThatOfTheSDK(t *testing.T) {
 		"typed":            {&mcp.CallToolResult{StructuredContent: map[string]any{"a": 1}}, false},
 		"annotations":      {&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Annotations: &mcp.Annotations{Priority: 1}}}}, false},
 		"a link":           {&mcp.CallToolResult{Content: []mcp.Content{&mcp.ResourceLink{URI: "u"}}}, false},
-		"asks":             {&mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}}}, false},
+		"asks":             {&mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"r": &mcp.ElicitParams{Message: "m"}}}, false},
 	}
 	for name, tt := range results {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tt.quick, sameAsStandard(t, tt.result)) })

@@ -19,7 +19,15 @@ func main() {
 	turn := flag.Duration("turn", 10*time.Millisecond, "how long a turn lasts")
 	only := flag.String("run", "", "`regexp` of the cases to measure")
 	figures := flag.Bool("figures", false, "print what each contender costs as well")
+	pictures := flag.String("pictures", "", "draw pictures into a `folder` instead")
 	flag.Parse()
+	if *pictures != "" {
+		if err := bench.Draw(ctx, bench.Plan{Rounds: *rounds, Turn: *turn}, *pictures); err != nil {
+			fmt.Fprintln(os.Stderr, "report:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := report(ctx, bench.Plan{Rounds: *rounds, Turn: *turn}, *only, *figures); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
