@@ -134,7 +134,9 @@ func (r *benchReport) writeJSON(out io.Writer) error {
 		Ratios    ratios        `json:"ratios"`
 	}{
 		f.Clients, f.Rate, f.Duration.Seconds(), f.Turns, f.Payload, f.Chain, f.Telemetry,
-		runtime.GOMAXPROCS(0), runtime.Version(), []benchServer{r.bare, r.protected}, r.ratios(),
+		runtime.GOMAXPROCS(0), runtime.Version(),
+		[]benchServer{r.bare, r.protected},
+		r.ratios(),
 	})
 }
 
