@@ -94,7 +94,8 @@ type flight struct {
 	// Owned by the goroutine that waits.
 	headRoom time.Duration
 	began    time.Time
-	settled  error // errDeadline or errCallerGone, if it was abandoned
+	settled  error         // errDeadline or errCallerGone, if it was abandoned
+	lasted   time.Duration // until it was
 	slot     int
 	step     *step
 	call     Invoke          // what the observers are shown
@@ -221,7 +222,7 @@ func (f *flight) abandon(cause error) bool {
 	if to == orphaned && !f.deadline.IsZero() {
 		time.AfterFunc(time.Until(f.deadline), f.overdue)
 	}
-	f.settled = cause
+	f.settled, f.lasted = cause, time.Since(f.began)
 	f.cancel(cause)
 	return true
 }

@@ -311,7 +311,7 @@ func (x *execution) land(f *flight, original []byte) *Outcome {
 	out.Start, out.Ran = f.began, true
 	if f.settled != nil {
 		out.Abandoned = true
-		out.Duration = time.Since(f.began)
+		out.Duration = f.lasted
 		out.fail(f.settled)
 	} else {
 		out.Duration = f.took
