@@ -69,13 +69,13 @@ func (d drawn) write(ctx context.Context, p Plan, path string) error {
 			point = append(point, l.contenders[i])
 		}
 		for n, f := range p.Measure(ctx, point...) {
-			ys[n] = append(ys[n], float64(f.Time)/1e3)
+			ys[n] = append(ys[n], float64(f.Least())/1e3)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
-	c := newChart(d.title, d.x, "µs, median", d.log, d.xs, ys)
+	c := newChart(d.title, d.x, "µs, best round", d.log, d.xs, ys)
 	for i, l := range d.lines {
 		c.line(i, l.name, d.xs, ys[i])
 		fmt.Printf("%-45s", l.name)
