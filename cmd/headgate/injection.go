@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/headgate-mcp/headgate/core"
 )
@@ -31,20 +33,43 @@ func injectionScan() core.Validator {
 type sign struct {
 	kind string
 	like *regexp.Regexp
+	// words are such that one of them is in all that like matches: text without
+	// any, as most is, need not be searched.
+	words []string
+}
+
+// in reports whether a text looks like it.
+func (s *sign) in(plain string) bool {
+	return slices.ContainsFunc(s.words, func(word string) bool { return strings.Contains(plain, word) }) && s.like.MatchString(plain)
 }
 
 func injectionSigns() []sign {
 	return []sign{
-		{"overrides instructions", regexp.MustCompile(
-			`\b(ignore|disregard|forget|override)\b.{0,40}\b(previous|prior|above|earlier|preceding|your|all)\b.{0,40}\b(instructions?|prompts?|rules|guidelines|directions)\b`)},
-		{"asks for the system prompt", regexp.MustCompile(
-			`\b(reveal|print|show|repeat|output|leak)\b.{0,40}\b(system|hidden|initial|developer) (prompt|message|instructions?)\b`)},
-		{"assigns a role", regexp.MustCompile(
-			`\byou are now\b|\bpretend (to be|you are)\b|\bdeveloper mode\b|\bjailbreak`)},
-		{"forges a turn", regexp.MustCompile(
-			`<\|?(im_start|im_end|system|assistant)\|?>|</?system>|\[/?inst\]|(^|\n)\s*(system|assistant) ?:`)},
-		{"hides from the user", regexp.MustCompile(
-			`\b(do not|don't|never) (tell|inform|mention|show)\b.{0,40}\buser\b`)},
+		{
+			"overrides instructions", regexp.MustCompile(
+				`\b(ignore|disregard|forget|override)\b.{0,40}\b(previous|prior|above|earlier|preceding|your|all)\b.{0,40}\b(instructions?|prompts?|rules|guidelines|directions)\b`),
+			[]string{"ignore", "disregard", "forget", "override"},
+		},
+		{
+			"asks for the system prompt", regexp.MustCompile(
+				`\b(reveal|print|show|repeat|output|leak)\b.{0,40}\b(system|hidden|initial|developer) (prompt|message|instructions?)\b`),
+			[]string{"prompt", "message", "instruction"},
+		},
+		{
+			"assigns a role", regexp.MustCompile(
+				`\byou are now\b|\bpretend (to be|you are)\b|\bdeveloper mode\b|\bjailbreak`),
+			[]string{"you are", "pretend to be", "developer mode", "jailbreak"},
+		},
+		{
+			"forges a turn", regexp.MustCompile(
+				`<\|?(im_start|im_end|system|assistant)\|?>|</?system>|\[/?inst\]|(^|\n)\s*(system|assistant) ?:`),
+			[]string{"system", "assistant", "im_", "inst]"},
+		},
+		{
+			"hides from the user", regexp.MustCompile(
+				`\b(do not|don't|never) (tell|inform|mention|show)\b.{0,40}\buser\b`),
+			[]string{"user"},
+		},
 	}
 }
 
@@ -55,7 +80,7 @@ func scan(payload []byte, signs []sign) (*core.ValidationResult, error) {
 	look := func(_ []string, s string) string {
 		plain := plainText(s)
 		for _, sign := range signs {
-			if !found[sign.kind] && sign.like.MatchString(plain) {
+			if !found[sign.kind] && sign.in(plain) {
 				found[sign.kind] = true
 			}
 		}
@@ -91,7 +116,7 @@ func plainText(s string) string {
 				b.WriteByte(' ')
 			}
 			space = true
-		case unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		case r >= utf8.RuneSelf && unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		default:
 			b.WriteRune(unicode.ToLower(r))
 			space = false

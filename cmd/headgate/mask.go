@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // What stands in the place of what was masked. A number becomes a number, so
@@ -40,10 +41,28 @@ func newMasker() *masker {
 	}
 }
 
-// text masks addresses and card numbers in plain text.
+// text masks addresses and card numbers in plain text. Most has neither an at
+// sign nor as many digits, and is not searched.
 func (m *masker) text(s string) string {
-	s = m.email.ReplaceAllLiteralString(s, maskEmail)
+	if strings.ContainsAny(s, "@\uFF20\uFE6B") {
+		s = m.email.ReplaceAllLiteralString(s, maskEmail)
+	}
+	if !manyDigits(s) {
+		return s
+	}
 	return m.card.ReplaceAllLiteralString(s, maskCard)
+}
+
+// manyDigits reports whether there may be as many digits as a card number has.
+// What is not ASCII may be one.
+func manyDigits(s string) bool {
+	n := 0
+	for i := range len(s) {
+		if b := s[i]; b >= '0' && b <= '9' || b >= utf8.RuneSelf {
+			n++
+		}
+	}
+	return n >= minCard
 }
 
 // number masks a JSON number that could be a card number, in whatever way it
