@@ -56,12 +56,13 @@ func FuzzApplyResult(f *testing.F) {
 	})
 }
 
-// The same for params, whose target must not change either.
+// The same for params, whose target must not change either, and for what the
+// tool is given. Seen to fail when decodeMeta did not ask core.Missing.
 func FuzzApplyParams(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"t"}`, `{"name":"u"}`, `{"Name":"u"}`, `{"name":"t","name":"u"}`, `{"name":"t","arguments":{"a":9007199254740993,"b":"<"}}`,
 		`{"name":"t","vendor":1}`, `{"name":"t","_meta":{"progressToken":"x"}}`, `{"name":"t","inputResponses":{"a":{}}}`, `null`, `7`,
-		`{"name":"t","arguments":null}`, `{"name":"t","_meta":null}`,
+		`{"name":"t","arguments":null}`, `{"name":"t","_meta":null}`, `{"name":"t","_meta":{"k":9007199254740993}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -84,6 +85,10 @@ func FuzzApplyParams(f *testing.F) {
 		require.Contains(t, fresh.Meta, "progressToken")
 		require.Contains(t, fresh.Meta, "io.modelcontextprotocol/protocolVersion")
 		saysAll(t, m, payload, applied, nil)
+		written, err := m.encode(fresh, bySomebody)
+		require.NoError(t, err)
+		path, missing := core.Missing(applied.Payload, written)
+		require.False(t, missing, "%s of %s is not in what the tool is given, %s", path, applied.Payload, written)
 	})
 }
 

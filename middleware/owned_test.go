@@ -19,8 +19,8 @@ import (
 // Nothing that encoders use again is ever seen by a handler: what handlers of
 // both phases were given is the same when many other messages have come
 // through. With the build tag headgatecheck the scratch is written over at once.
-// Seen red with scratch.around returning its own buffer, and with encode not
-// cloning what encoding/json has written.
+// Seen red with encode not cloning what encoding/json has written and, with the
+// tag, with scratch.around returning its own buffer.
 func TestScratchIsNeverSeen(t *testing.T) {
 	type kept struct{ was, is []byte }
 	var mu sync.Mutex
