@@ -30,7 +30,7 @@ func dialOver(ctx context.Context, transport mcp.Transport) (*mcp.ClientSession,
 // history, and once all is well again what is fine passes.
 func TestEnforcementUnderFaults(t *testing.T) {
 	s := seed(t)
-	for i := range scaled(t, 40) {
+	for i := range scaled(t, 25) {
 		purpose := fmt.Sprint("enforcement ", i)
 		ok := t.Run(fmt.Sprint(i), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { enforce(t, newDice(s, purpose)) })

@@ -22,7 +22,7 @@ type lane struct {
 
 // inMemory is a lane of JSON lines in this process.
 func inMemory(version string) lane {
-	return lane{"in memory", version, 16, 80, true, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
+	return lane{"in memory", version, 10, 80, true, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
 		server, p := guardedSubject(t, seed, purpose)
 		return newPipe(t, newSubject(), version), newPipe(t, server, version), p.waits
 	}}
@@ -30,14 +30,14 @@ func inMemory(version string) lane {
 
 // overStdio is a lane to other processes.
 func overStdio(version string) lane {
-	return lane{"stdio", version, 6, 60, true, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
+	return lane{"stdio", version, 3, 60, true, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
 		return newProcess(t, peer(subjectPeer, bare), version), newProcess(t, peer(subjectPeer, fmt.Sprint(seed, " ", purpose)), version), true
 	}}
 }
 
 // overHTTP is a lane of streamable HTTP.
 func overHTTP(name, version string, opts mcp.StreamableHTTPOptions) lane {
-	return lane{name, version, 5, 60, version == modern, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
+	return lane{name, version, 3, 60, version == modern, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
 		server, p := guardedSubject(t, seed, purpose)
 		return newWeb(t, newSubject(), version, opts), newWeb(t, server, version, opts), p.waits
 	}}
