@@ -43,3 +43,21 @@ func faultOf(err error) chain.HostFault {
 	}
 	return chain.FaultUnreachable
 }
+
+// doubtful reports whether an invoke's failure puts the session in doubt. What
+// the peer has answered, or what was not sent, does not.
+func doubtful(err error) bool {
+	var remote *chain.RemoteError
+	var wire *jsonrpc.Error
+	var panicked *chain.PanicError // of a handler over there, as its host has answered
+	switch {
+	case errors.As(err, &panicked):
+		return false
+	case undelivered(err), errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
+		return true
+	case errors.As(err, &remote), errors.As(err, &wire), errors.Is(err, core.ErrMalformed), errors.Is(err, chain.ErrTimeout),
+		errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrNotFound):
+		return false
+	}
+	return true
+}

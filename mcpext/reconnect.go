@@ -14,45 +14,7 @@ import (
 
 	"github.com/headgate-mcp/headgate/chain"
 	"github.com/headgate-mcp/headgate/core"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// A Dialer opens a session with an interceptor server: it connects, or starts a
-// process. The session's client must have been given to [RegisterSendingMethods].
-// Each call is for a new session; the one before has been closed.
-type Dialer func(ctx context.Context) (*mcp.ClientSession, error)
-
-// DialOptions configures [DialHost]. The zero value is ready to use.
-type DialOptions struct {
-	SessionOptions
-	// DialTimeout bounds one attempt to dial and list. Zero means 10 s.
-	DialTimeout time.Duration
-	// MinBackoff and MaxBackoff bound the wait between attempts, which doubles
-	// and is spread by chance. Zero means 100 ms and 10 s.
-	MinBackoff, MaxBackoff time.Duration
-	// CheckEvery is how often the host is listed again: that shows whether it is
-	// there, where the SDK has no keep-alive, and what it has now. Zero means
-	// 15 s, negative never.
-	CheckEvery time.Duration
-}
-
-func (o *DialOptions) withDefaults() DialOptions {
-	var out DialOptions
-	if o != nil {
-		out = *o
-	}
-	set := func(d *time.Duration, fallback time.Duration) {
-		if *d == 0 {
-			*d = fallback
-		}
-	}
-	set(&out.DialTimeout, 10*time.Second)
-	set(&out.MinBackoff, 100*time.Millisecond)
-	set(&out.MaxBackoff, 10*time.Second)
-	set(&out.CheckEvery, 15*time.Second)
-	return out
-}
 
 // ErrHostDown is wrapped by failures of invokes while a host cannot be reached.
 var ErrHostDown = errors.New("the interceptor host is down")
@@ -316,24 +278,6 @@ func (h *dialedHost) Invoke(ctx context.Context, name string, inv *core.Invocati
 		err = fmt.Errorf("%w: %w", ErrHostDown, err)
 	}
 	return answer, err
-}
-
-// doubtful reports whether an invoke's failure puts the session in doubt. What
-// the peer has answered, or what was not sent, does not.
-func doubtful(err error) bool {
-	var remote *chain.RemoteError
-	var wire *jsonrpc.Error
-	var panicked *chain.PanicError // of a handler over there, as its host has answered
-	switch {
-	case errors.As(err, &panicked):
-		return false
-	case undelivered(err), errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, io.EOF):
-		return true
-	case errors.As(err, &remote), errors.As(err, &wire), errors.Is(err, core.ErrMalformed), errors.Is(err, chain.ErrTimeout),
-		errors.Is(err, ErrPayloadTooLarge), errors.Is(err, ErrNotFound):
-		return false
-	}
-	return true
 }
 
 // List returns what was listed last.
