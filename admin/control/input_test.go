@@ -226,3 +226,40 @@ func FuzzOverride(f *testing.F) {
 		}
 	})
 }
+
+// What break-glass asks for has an end, or is refused.
+func FuzzBreakGlass(f *testing.F) {
+	f.Add([]byte(`{"action":"audit-all","ttl":"15m",` + why + `}`))
+	f.Add([]byte(`{"action":"off-all","except":["a","b"],"expiresAt":"2030-01-02T03:04:05Z",` + why + `}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		in, err := control.ParseBreakGlass(body)
+		if err != nil {
+			return
+		}
+		b, err := in.BreakGlass(control.Limits{}.WithDefaults(), now)
+		if err == nil && (b.Over(now) || !b.Over(now.Add(8*24*time.Hour))) {
+			t.Fatalf("no end, or over already: %s", body)
+		}
+	})
+}
+
+// A configuration is read whole or refused, and has nothing that only overrides
+// may have.
+func FuzzConfiguration(f *testing.F) {
+	f.Add([]byte(`{"interceptors":{"a":{"mode":"audit","pinned":true,"config":{"k":[1,{}]}},"b":{"failOpen":true,"timeoutMs":5}}}`))
+	f.Add([]byte(`{"interceptors":{"a":{"mode":"audit","mode":"off"}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, err := control.ParseConfiguration(body)
+		if (err == nil) != (c != nil) {
+			t.Fatalf("%v and %v: %s", c, err, body)
+		}
+		if c == nil {
+			return
+		}
+		for name := range c.Interceptors {
+			if core.CheckName(name) != nil {
+				t.Fatalf("a name: %q", name)
+			}
+		}
+	})
+}

@@ -9,6 +9,6 @@
 // much is drawn (0.1 for a quick look, 10 for a night). Interceptor servers that
 // misbehave are other processes: the test binary, started again.
 //
-// TestSoak lasts three seconds, or as long as HEADGATE_PROOF_SOAK says; make soak
+// TestSoak lasts two seconds, or as long as HEADGATE_PROOF_SOAK says; make soak
 // has it last two minutes.
 package proof

@@ -25,7 +25,7 @@ const soakVariable = "HEADGATE_PROOF_SOAK"
 // all the while, heap, goroutines, file descriptors and series are what they were
 // after a little of it; and nothing got past the guard meanwhile.
 func TestSoak(t *testing.T) {
-	length := 3 * time.Second
+	length := 2 * time.Second
 	if text := os.Getenv(soakVariable); text != "" {
 		var err error
 		length, err = time.ParseDuration(text)

@@ -37,7 +37,7 @@ func overStdio(version string) lane {
 
 // overHTTP is a lane of streamable HTTP.
 func overHTTP(name, version string, opts mcp.StreamableHTTPOptions) lane {
-	return lane{name, version, 3, 60, version == modern, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
+	return lane{name, version, 2, 60, version == modern, func(t testing.TB, seed uint64, purpose string) (plain, guarded wire, waits bool) {
 		server, p := guardedSubject(t, seed, purpose)
 		return newWeb(t, newSubject(), version, opts), newWeb(t, server, version, opts), p.waits
 	}}
