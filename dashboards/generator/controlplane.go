@@ -78,11 +78,11 @@ func controlHealth() []panel {
 			queries: []query{{expr: "min by (store) (headgate_control_store_up" + with() + ")", legend: "{{store}}"}},
 		},
 		{
-			kind: number, title: "History failures", what: "Records that could not be written, in the last hour.", unit: "short", width: 4, height: 5, red: ptr(1.0),
+			kind: number, title: "History failures", what: "Records that could not be written, in the last hour.", unit: "short", width: 3, height: 5, red: ptr(1.0),
 			queries: []query{{expr: "sum(increase(headgate_admin_history_write_failures_total" + with() + "[1h]))", legend: "failures"}},
 		},
 		{
-			kind: number, title: "History altered", what: "What does not hold of the history: lines edited, cut off or gone, at start or since. headgate ctl history verify says what.", unit: "short", width: 4, height: 5, red: ptr(1.0),
+			kind: number, title: "History altered", what: "What does not hold of the history: lines edited, cut off or gone, at start or since. headgate ctl history verify says what.", unit: "short", width: 3, height: 5, red: ptr(1.0),
 			queries: []query{{expr: "sum(headgate_admin_history_faults" + with() + ")", legend: "faults"}},
 		},
 		{
@@ -90,7 +90,7 @@ func controlHealth() []panel {
 			queries: []query{{expr: "max(headgate_control_revision" + with() + ")", legend: "revision"}},
 		},
 		{
-			kind: number, title: "Behind", what: "Instances whose chains run under an older revision than their state has.", unit: "short", width: 4, height: 5, red: ptr(1.0),
+			kind: number, title: "Behind", what: "Instances whose chains run under an older revision than their state has.", unit: "short", width: 3, height: 5, red: ptr(1.0),
 			queries: []query{{expr: "sum(headgate_control_revision" + with() + " > bool headgate_control_applied_revision" + with() + ")", legend: "behind"}},
 		},
 		{
@@ -98,7 +98,7 @@ func controlHealth() []panel {
 			queries: []query{{expr: "max(time() - headgate_control_last_sync_timestamp_seconds" + with() + ")", legend: "ago"}},
 		},
 		{
-			kind: number, title: "Event streams", what: "Clients that follow events; 64 at most.", unit: "short", width: 4, height: 5, red: ptr(60.0),
+			kind: number, title: "Event streams", what: "Clients that follow events; 64 at most.", unit: "short", width: 3, height: 5, red: ptr(60.0),
 			queries: []query{{expr: "sum(headgate_admin_event_streams" + with() + ")", legend: "streams"}},
 		},
 	}
