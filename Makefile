@@ -12,6 +12,7 @@ LINT := $(GO) tool -modfile=tools/lint/go.mod
 DEMOFLAGS ?=
 FUZZTIME ?= 30s
 SOAK ?= 2m
+GOVULNCHECK ?= v1.9.0
 BENCH ?= .
 BENCHFLAGS ?=
 BASE ?= main
@@ -171,6 +172,18 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 		echo "$$file: $${func#func }"
 		(cd "$$(dirname "$$file")" && $(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) .)
 	done <<<"$$targets"
+
+# Findings in the standard library are for whoever builds, with the Go of the day.
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in modules; the database is a Go module too
+	@dir=$$(mktemp -d)
+	trap 'rm -rf "$$dir"' EXIT
+	GOBIN="$$dir" $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
+	GOBIN="$$dir" $(GO) install golang.org/x/vulndb/cmd/indexdb@latest
+	data=$$($(GO) mod download -json golang.org/x/vulndb@latest | sed -n 's/^\t"Dir": "\(.*\)",/\1/p')
+	"$$dir/indexdb" -vulns "$$data/data/osv" -out "$$dir/db"
+	"$$dir/govulncheck" -db "file://$$dir/db" ./... | tee "$$dir/report" || true
+	! grep '^ *Module: ' "$$dir/report"
 
 .PHONY: bench
 bench: ## Measure what Headgate costs against its aims (BENCHFLAGS="-run mutator -figures")
