@@ -24,7 +24,6 @@ type Chain struct {
 	snapshot atomic.Pointer[Snapshot]
 	ids      messageIDs
 	inflight atomic.Int64  // calls of active interceptors that run
-	refresh  sync.Mutex    // held by one Refresh at a time, outside mu
 	done     chan struct{} // closed when Close has ended
 	ended    error         // what Close returned; set before done is closed
 
@@ -43,6 +42,8 @@ type hosted struct {
 	name string
 	host Host
 	stop func()
+
+	refreshing chan struct{} // holds one token while somebody refreshes; taken before the chain's lock
 
 	bindings []Binding // guarded by the chain
 }
@@ -88,7 +89,7 @@ func canonicalConfig(config map[string]any) (map[string]any, error) {
 // must be new, as must the names of all its interceptors. Faults are joined,
 // and then nothing is added. The chain closes its hosts.
 func (c *Chain) AddHost(ctx context.Context, name string, h Host) error {
-	hd := &hosted{name: name, host: h, stop: func() {}}
+	hd := &hosted{name: name, host: h, stop: func() {}, refreshing: make(chan struct{}, 1)}
 	// Watched before it is read, so that no change falls in between; changes
 	// of a host that is not in the chain yet are ignored.
 	if b, ok := h.(Binder); ok {
@@ -175,28 +176,39 @@ func (c *Chain) Refresh(ctx context.Context) error {
 	return c.refreshHosts(ctx, hosts)
 }
 
+// refreshHosts refreshes one host after the other, and takes effect once.
 func (c *Chain) refreshHosts(ctx context.Context, hosts []*hosted) error {
-	c.refresh.Lock() // or else an older list could replace a newer one
-	defer c.refresh.Unlock()
 	var errs []error
-	lists := make([][]Binding, len(hosts))
-	for i, hd := range hosts {
-		list, err := refreshed(ctx, hd.host)
-		if err != nil {
+	for _, hd := range hosts {
+		if err := c.refreshOne(ctx, hd); err != nil {
 			errs = append(errs, fmt.Errorf("chain: host %q: %w", hd.name, err))
 		}
-		lists[i] = list
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, hd := range hosts {
-		if b, ok := hd.host.(Binder); ok {
-			hd.bindings = b.Bindings() // it may have changed since
-		} else if lists[i] != nil {
-			hd.bindings = lists[i]
-		}
-	}
 	return errors.Join(append(errs, c.compile())...)
+}
+
+// refreshOne takes over what a host lists now. A host that hangs keeps nobody
+// from refreshing others, and from this one no longer than ctx says.
+func (c *Chain) refreshOne(ctx context.Context, hd *hosted) error {
+	select { // one at a time, or else an older list could replace a newer one
+	case hd.refreshing <- struct{}{}:
+		defer func() { <-hd.refreshing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	list, err := refreshed(ctx, hd.host)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b, ok := hd.host.(Binder); ok {
+		list = b.Bindings() // it may have changed since
+	}
+	hd.bindings = list
+	return nil
 }
 
 // refreshed has a host look again, and lists it.
