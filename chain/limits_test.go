@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,4 +154,26 @@ func TestPayloadsThatAreTooLarge(t *testing.T) {
 	ch = newChain(t, &chain.Options{MaxPayload: 100}, ct.Mutator("m", ct.Set(`{"x":"`+strings.Repeat("y", 100)+`"}`)))
 	_, err = ch.Execute(context.Background(), request())
 	require.ErrorIs(t, err, chain.ErrPayloadTooLarge, "nor may a mutator make one")
+}
+
+// A flood of messages is a failure, not a verdict that is cut off.
+func TestTooManyMessages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		n    int
+		want error
+	}{"as many as may": {core.MaxMessages, chain.ErrDenied}, "one more": {core.MaxMessages + 1, core.ErrMalformed}} {
+		t.Run(name, func(t *testing.T) {
+			flood := ct.Validator("v", func(context.Context, *core.Invocation) (*core.ValidationResult, error) {
+				r := core.Deny("found")
+				r.Messages = slices.Repeat(r.Messages, tt.n)
+				return r, nil
+			})
+			ch := newChain(t, nil, flood)
+			_, err := ch.Execute(t.Context(), request())
+			require.ErrorIs(t, err, tt.want)
+			var abort *chain.AbortError
+			require.ErrorAs(t, err, &abort)
+			require.Equal(t, tt.n > core.MaxMessages, abort.Reason == chain.ReasonProtocol)
+		})
+	}
 }

@@ -11,7 +11,7 @@ type ValidationResult struct {
 	Valid bool
 	// Severity is the overall severity. Empty means that the messages decide.
 	Severity Severity
-	// Messages say what was found. They stay inside the process that runs the
+	// Messages say what was found, [MaxMessages] at most. They stay inside the process that runs the
 	// chain: a blocked caller is not shown them.
 	Messages []Message
 	// Suggestions are corrections that a caller could make.
@@ -84,7 +84,14 @@ func (r *ValidationResult) Verdict() Verdict {
 	}
 }
 
+// MaxMessages is how many messages one result may have. One with more is
+// malformed as a whole: a part of what was found would look like all of it.
+const MaxMessages = 10_000
+
 func (r *ValidationResult) check() error {
+	if n := len(r.Messages); n > MaxMessages {
+		return fmt.Errorf("%w: %d messages, at most %d", ErrMalformed, n, MaxMessages)
+	}
 	if r.Severity != "" && !r.Severity.Valid() {
 		return fmt.Errorf("%w: unknown severity %q", ErrMalformed, clip(string(r.Severity)))
 	}

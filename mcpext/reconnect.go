@@ -152,15 +152,15 @@ func (h *dialedHost) loop() {
 			return
 		}
 		err := h.connect(h.life)
-		if asked != nil {
-			asked <- err
-		}
 		if err != nil {
 			h.lost(nil, err, faultOf(err))
 			backoff = min(2*backoff, h.opts.MaxBackoff)
-			continue
+		} else {
+			h.logger.Warn("interceptor host is back")
 		}
-		h.logger.Warn("interceptor host is back")
+		if asked != nil { // who asked finds it in the health, too
+			asked <- err
+		}
 	}
 }
 
