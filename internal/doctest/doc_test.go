@@ -35,11 +35,17 @@ func TestReadmeExampleIsCompiled(t *testing.T) {
 	assert.Equal(t, strings.TrimSpace(strings.Join(lines, "\n")), strings.TrimSpace(block[1]))
 }
 
-// Each test that the conformance table names exists, and each case in it.
-func TestConformanceNamesTests(t *testing.T) {
-	table := read(t, "doc/CONFORMANCE.md")
+// Each test that a document names exists.
+func TestDocumentsNameTests(t *testing.T) {
+	for doc, least := range map[string]int{"doc/CONFORMANCE.md": 100, "doc/RELIABILITY.md": 40, "doc/THREATS.md": 30} {
+		t.Run(doc, func(t *testing.T) { namesTests(t, read(t, doc), least) })
+	}
+}
+
+func namesTests(t *testing.T, table string, least int) {
+	t.Helper()
 	named := regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz|Example)\\w*)`").FindAllStringSubmatch(table, -1)
-	require.Greater(t, len(named), 100)
+	require.Greater(t, len(named), least)
 	sources := map[string]string{}
 	for _, n := range named {
 		folder, test := n[1], n[2]
