@@ -118,8 +118,9 @@ func TestSloppyBodies(t *testing.T) {
 		`{"mode":"audit","priorityHint":"canary-4711",` + why + `}`, `{"mode":"audit","hooks":"canary-4711",` + why + `}`,
 	} {
 		a := r.put("guard", operateSecret, body)
-		assert.NotContains(t, a.raw, "4711")
-		assert.NotContains(t, a.raw, "Time")
+		told := strings.ReplaceAll(a.raw, a.header.Get("X-Request-Id"), "") // which is drawn, and may have any digits
+		assert.NotContains(t, told, "4711")
+		assert.NotContains(t, told, "Time")
 		assert.Less(t, len(a.raw), 1000)
 		assert.Equal(t, "malformed", a.problem(), "%.40s", body)
 		assert.NotEmpty(t, a.list("errors"), "%.40s", body)
